@@ -1,8 +1,8 @@
 """Which packages the wheel holds; everything else about the project is in pyproject.toml.
 
-`recipes` and `conf` stand at the top of a checkout, where they are read and edited, and travel inside
-the package, so that no stray `conf` lands in site-packages. pyproject.toml can express that mapping only
-with every package listed by hand.
+`recipes` and `conf` stand at the top of a checkout, where they are read and edited, and travel
+inside the package, so that no stray `conf` lands in site-packages. pyproject.toml can express that
+mapping only with every package listed by hand.
 """
 
 from setuptools import find_packages, setup
