@@ -1,0 +1,120 @@
+"""The ops under the modules, each taking explicitly what is kept.
+
+kept = torch.randperm(650)[:325].sort().values           # one set of neurons for all steps
+mask = sdrop.functional.Mask(kept=kept[None], scale=2.0)
+logits = sdrop.functional.linear(hidden, weight, bias, mask)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sdrop.ops import linear as _linear_ops
+from sdrop.ops import lstm as _lstm_ops
+from sdrop.ops.masks import KEEP_ALL, Mask, draw_mask
+
+__all__ = ["KEEP_ALL", "Mask", "draw_mask", "linear", "lstm"]
+
+
+def lstm(
+    input: Tensor,
+    hx: tuple[Tensor, Tensor],
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor | None = None,
+    weight_hr: Tensor | None = None,
+    *,
+    input_mask: Mask = KEEP_ALL,
+    hidden_mask: Mask = KEEP_ALL,
+    batch_sizes: Tensor | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """One LSTM layer in one direction, with dropout in front of its two GEMMs.
+
+    Args:
+        input: (T, B, input_size), or with `batch_sizes` the packed rows (N, input_size).
+        hx: h_0 (B, P) and c_0 (B, H); P is H without a projection.
+        weight_ih: (4H, input_size), gates in the order i, f, g, o as in `torch.nn.LSTM`.
+        weight_hh: (4H, P).
+        bias: (4H,), the sum of torch's two biases.
+        weight_hr: (P, H), the projection.
+        input_mask: what is kept of x_t.
+        hidden_mask: what is kept of h_{t-1} on its way into the gates.
+        batch_sizes: (T,) int64 on the CPU, as in `PackedSequence`.
+        reverse: run from the last step to the first.
+
+    Returns:
+        output, shaped as the input with P features, and (h_n (B, P), c_n (B, H)).
+
+    Raises:
+        ValueError: where a mask does not fit its activation.
+    """
+    steps = input.shape[0] if batch_sizes is None else batch_sizes.shape[0]
+    batch = hx[0].shape[0]
+    _check_mask("input_mask", input_mask, steps, batch, weight_ih.shape[1])
+    _check_mask("hidden_mask", hidden_mask, steps, batch, weight_hh.shape[1])
+    output, h_n, c_n = _lstm_ops.lstm(
+        input,
+        *hx,
+        weight_ih,
+        weight_hh,
+        bias,
+        weight_hr,
+        input_mask=input_mask,
+        hidden_mask=hidden_mask,
+        batch_sizes=batch_sizes,
+        reverse=reverse,
+    )
+    return output, (h_n, c_n)
+
+
+def linear(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    mask: Mask = KEEP_ALL,
+    *,
+    batch_sizes: Tensor | None = None,
+) -> Tensor:
+    """`drop(input) weight^T + bias`.
+
+    Args:
+        input: (T, B, in_features), or with `batch_sizes` the packed rows (N, in_features).
+        weight: (out_features, in_features).
+        bias: (out_features,).
+        mask: what is kept of the input.
+        batch_sizes: (T,) int64 on the CPU, as in `PackedSequence`.
+
+    Returns:
+        the input's shape with `out_features` features.
+
+    Raises:
+        ValueError: where the mask does not fit the input.
+    """
+    steps = input.shape[0] if batch_sizes is None else batch_sizes.shape[0]
+    batch = input.shape[1] if batch_sizes is None else None
+    _check_mask("mask", mask, steps, batch, weight.shape[1])
+    return _linear_ops.linear(input, weight, bias, mask, batch_sizes)
+
+
+def _check_mask(name: str, mask: Mask, steps: int, batch: int | None, size: int) -> None:
+    """Shapes only: to look at the indices would wait for the device."""
+    if mask.kept is not None and mask.mask is not None:
+        raise ValueError(f"{name}: expected either kept or mask, got both")
+    if mask.kept is not None:
+        kept = tuple(mask.kept.shape)
+        if len(kept) != 2 or kept[0] not in (1, steps) or kept[1] > size:
+            raise ValueError(
+                f"{name}.kept: expected (1 or {steps}, at most {size}) indices, got shape {kept}"
+            )
+        if mask.kept.dtype != torch.int64:
+            raise ValueError(f"{name}.kept: expected torch.int64, got {mask.kept.dtype}")
+    if mask.mask is not None:
+        shape = tuple(mask.mask.shape)
+        fits_batch = len(shape) == 3 and (batch is None or shape[1] in (1, batch))
+        if not fits_batch or shape[0] not in (1, steps) or shape[2] != size:
+            columns = "1 or B" if batch is None else f"1 or {batch}"
+            raise ValueError(
+                f"{name}.mask: expected (1 or {steps}, {columns}, {size}), got shape {shape}"
+            )

@@ -1,0 +1,125 @@
+"""An LSTM language model: embedding, LSTM layers, decoder, with dropout at four kinds of site."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+
+from sdrop.nn import LSTM, Linear
+from sdrop.pattern import DropoutPattern, check_rate
+
+State = tuple[Tensor, Tensor]
+
+IGNORED_TARGET = -100
+"""A target that is not counted, as in `torch.nn.functional.cross_entropy`."""
+
+
+@dataclass(frozen=True)
+class DropoutRates:
+    """The share of neurons to drop at each kind of site, in [0, 1).
+
+    Attributes:
+        input: the embedding's output, in front of the first layer.
+        between: the output of each layer but the last.
+        recurrent: h_{t-1} of each layer on its way into the gates.
+        output: the last layer's output, in front of the decoder.
+    """
+
+    input: float = 0.0
+    between: float = 0.0
+    recurrent: float = 0.0
+    output: float = 0.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            check_rate(f"DropoutRates.{field.name}", getattr(self, field.name))
+
+
+class LanguageModel(nn.Module):
+    """Predicts each next word (Zaremba et al. 2014, with Sarma et al. 2021's dropout).
+
+    Args:
+        vocabulary_size: V.
+        embedding_dim: size of a word vector.
+        hidden_size: H of each LSTM layer.
+        num_layers: L.
+        tie_weights: the decoder's weight is the embedding's; needs embedding_dim = hidden_size.
+        rates: dropout of each kind of site.
+        pattern: how all of them are shared over batch and time.
+        init_range: r, all parameters start from U(-r, r).
+        backend: of the LSTM and the decoder.
+
+    Raises:
+        ValueError: for tied weights of different sizes.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        *,
+        embedding_dim: int = 256,
+        hidden_size: int = 256,
+        num_layers: int = 2,
+        tie_weights: bool = False,
+        rates: DropoutRates | None = None,
+        pattern: DropoutPattern | None = None,
+        init_range: float = 0.05,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        if tie_weights and embedding_dim != hidden_size:
+            raise ValueError(
+                f"tie_weights needs embedding_dim = hidden_size, got embedding_dim={embedding_dim} "
+                f"and hidden_size={hidden_size}"
+            )
+        rates = rates or DropoutRates()
+        self.embedding = nn.Embedding(vocabulary_size, embedding_dim)
+        self.lstm = LSTM(
+            embedding_dim,
+            hidden_size,
+            num_layers,
+            dropout=rates.between if num_layers > 1 else 0.0,
+            input_dropout=rates.input,
+            recurrent_dropout=rates.recurrent,
+            pattern=pattern,
+            backend=backend,
+        )
+        self.decoder = Linear(
+            hidden_size, vocabulary_size, dropout=rates.output, pattern=pattern, backend=backend
+        )
+        if tie_weights:
+            self.decoder.weight = self.embedding.weight
+        self.reset_parameters(init_range)
+
+    @torch.no_grad()
+    def reset_parameters(self, init_range: float) -> None:
+        """Draws all parameters from U(-init_range, init_range)."""
+        for parameter in self.parameters():
+            parameter.uniform_(-init_range, init_range)
+
+    def forward(
+        self, input: Tensor, target: Tensor, state: State | None = None
+    ) -> tuple[Tensor, State]:
+        """The loss of a window and the state at its end.
+
+        Args:
+            input: (T, B) word ids.
+            target: (T, B) ids of the words that follow; -100 is not counted.
+            state: (h, c), each (L, B, H), at the end of the window before; default zeros.
+
+        Returns:
+            the mean negative log-likelihood a counted word, in nats, and the state, which still
+            hangs in the graph: detach it between windows.
+        """
+        logits, state = self.logits(input, state)
+        loss = nn.functional.cross_entropy(
+            logits.flatten(0, 1), target.flatten(), ignore_index=IGNORED_TARGET
+        )
+        return loss, state
+
+    def logits(self, input: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """(T, B) word ids to (T, B, V) scores of the next word, and the state."""
+        output, state = self.lstm(self.embedding(input), state)
+        return self.decoder(output), state

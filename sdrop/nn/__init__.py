@@ -1,0 +1,8 @@
+"""The modules, one concept a file."""
+
+from sdrop.nn.dropout import Dropout
+from sdrop.nn.linear import Linear
+from sdrop.nn.lstm import LSTM
+from sdrop.nn.lstm_cell import LSTMCell
+
+__all__ = ["LSTM", "Dropout", "LSTMCell", "Linear"]

@@ -1,0 +1,73 @@
+"""A layer by torch's own LSTM kernel, where the recurrence has nothing to skip."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from sdrop.nn.k_major import row_major
+from sdrop.ops.lstm.steps import Steps
+from sdrop.ops.masks import Mask, dense_mask
+
+if TYPE_CHECKING:
+    from sdrop.nn.lstm import DirectionWeights, LayerMasks
+
+_FEW_ROWS = 32
+"""Below so many rows the row-major copy of the weights costs more than the layer itself."""
+
+
+def runs_dense(backend: str, data: Tensor, hidden: tuple[Mask, ...]) -> bool:
+    """Whether `backend="auto"` hands a layer to torch's own kernel.
+
+    On a CPU that is oneDNN's LSTM, the fastest dense one. cuDNN wants weights of its own layout,
+    and `torch.compile` cannot look into either, so both get sdrop's op.
+    """
+    return (
+        backend == "auto"
+        and data.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and data.numel() // data.shape[-1] >= _FEW_ROWS
+        and all(mask.is_all for mask in hidden)
+    )
+
+
+def dense_layer(
+    data: Tensor,
+    h_0: Tensor,
+    c_0: Tensor,
+    weights: list[DirectionWeights],
+    masks: LayerMasks,
+    batch_sizes: Tensor | None,
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """One layer, all its directions; the input mask is applied in front of the kernel."""
+    data, columns = _drop_input(data, masks.input, batch_sizes)
+    flat: list[Tensor] = []
+    for w in weights:
+        ih = w.ih if columns is None else w.ih.index_select(1, columns) * masks.input.scale
+        flat += [row_major(ih), row_major(w.hh)]
+        flat += [bias for bias in (w.bias_ih, w.bias_hh) if bias is not None]
+        flat += [] if w.hr is None else [row_major(w.hr)]
+    has_bias, bidirectional = weights[0].bias_ih is not None, len(weights) == 2
+    training = torch.is_grad_enabled()
+    options = (has_bias, 1, 0.0, training, bidirectional)
+    if batch_sizes is None:
+        output, h_n, c_n = torch._VF.lstm(data, (h_0, c_0), flat, *options, False)
+    else:
+        output, h_n, c_n = torch._VF.lstm(data, batch_sizes, (h_0, c_0), flat, *options)
+    return output, list(h_n.unbind()), list(c_n.unbind())
+
+
+def _drop_input(
+    data: Tensor, mask: Mask, batch_sizes: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """The dropped input, and where a constant mask packs it the columns that are left."""
+    if mask.kept is not None and mask.kept.shape[0] == 1:
+        return data.index_select(-1, mask.kept[0]), mask.kept[0]
+    factor = dense_mask(mask, data.shape[-1], data.dtype)
+    if factor is None:
+        return data, None
+    steps = Steps.of(data, batch_sizes, reverse=False)
+    rows = data.reshape(-1, data.shape[-1]) * steps.expand(factor)
+    return rows.view(data.shape), None

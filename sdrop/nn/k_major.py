@@ -1,0 +1,72 @@
+"""Weights under torch's shapes whose memory is K-major.
+
+A weight is (N, K), outputs by inputs, as everywhere in torch. Its memory is that of a contiguous
+(K, N): the row of an input neuron, which dropout keeps or skips as a whole, is then one piece.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def k_major(weight: Tensor) -> Tensor:
+    """A copy of a (N, K) weight that is the transposed view of a contiguous (K, N)."""
+    return weight.t().clone(memory_format=torch.contiguous_format).t()
+
+
+def k_major_parameter(parameter: Tensor) -> nn.Parameter:
+    """`parameter` with K-major memory."""
+    return nn.Parameter(k_major(parameter.detach()), requires_grad=parameter.requires_grad)
+
+
+def is_k_major(weight: Tensor) -> bool:
+    """Whether the rows of input neurons are contiguous."""
+    return weight.t().is_contiguous()
+
+
+def fill_as_row_major(parameter: Tensor, fill: Callable[[Tensor], object]) -> None:
+    """Fills a row-major stand-in in place and copies it: after the same `manual_seed` the values
+    are those of the torch module, whose memory is row-major."""
+    with torch.no_grad():
+        drawn = torch.empty_like(parameter, memory_format=torch.contiguous_format)
+        fill(drawn)
+        parameter.copy_(drawn)
+
+
+def warn_if_not_k_major(module: nn.Module, weights: list[Tensor]) -> None:
+    """Tells once a module that its weights came in another layout (`assign=True`, say)."""
+    if getattr(module, "_told_layout", False) or all(is_k_major(w) for w in weights):
+        return
+    module._told_layout = True  # type: ignore[assignment]
+    warnings.warn(
+        f"{type(module).__name__}: a weight is not K-major in memory, so training is right but "
+        "slower. load_state_dict(assign=True), parametrisations and functional_call bring their "
+        "own layout; a copying load_state_dict keeps it K-major",
+        stacklevel=3,
+    )
+
+
+class _RowMajor(torch.autograd.Function):
+    """A row-major copy of a weight, for torch's own LSTM, which is slow on K-major weights.
+
+    Its gradient is K-major like the parameter: fused optimizers read both by the same strides.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        return weight.clone(memory_format=torch.contiguous_format)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad.t().contiguous().t()
+
+
+def row_major(weight: Tensor) -> Tensor:
+    """`weight` copied into row-major memory, with a K-major gradient."""
+    copy: Tensor = _RowMajor.apply(weight)  # type: ignore[no-untyped-call]
+    return copy

@@ -1,0 +1,94 @@
+"""A linear layer with the dropout in front of it."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from sdrop import functional
+from sdrop.backends import check_backend
+from sdrop.keys import SiteModule
+from sdrop.nn.autocast import autocast_to
+from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
+from sdrop.nn.sequences import SequenceRows, site_mask
+from sdrop.pattern import DropoutPattern, check_rate
+
+
+class Linear(SiteModule, nn.Linear):
+    """`torch.nn.Linear` with dropout on its input: y = drop(x) W^T + b.
+
+    Args:
+        in_features, out_features, bias, device, dtype: as in `torch.nn.Linear`.
+        dropout: the share of input neurons to drop in training, in [0, 1); default 0.
+        pattern: how the draw is shared over batch and time; default case III.
+        batch_first: a 3-D input is (B, T, features) instead of (T, B, features).
+        backend: "auto", "reference", "cpu" or "cuda".
+
+    Shape: (T, B, in_features), a `PackedSequence`, or one step (B, in_features), and without
+        dropout any number of leading dimensions; the output likewise with `out_features`.
+
+    The weight has torch's shape, (out_features, in_features), and K-major memory.
+
+    Raises:
+        ValueError, TypeError: for a rate outside [0, 1) or an unknown backend.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        dropout: float = 0.0,
+        pattern: DropoutPattern | None = None,
+        batch_first: bool = False,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device, dtype)
+        self.weight = k_major_parameter(self.weight)
+        self.dropout = check_rate("dropout", dropout)
+        self.pattern = pattern or DropoutPattern()
+        self.batch_first = batch_first
+        self.backend = check_backend(backend)
+
+    def reset_parameters(self) -> None:
+        """As `torch.nn.Linear`: U(-1/sqrt(in_features), 1/sqrt(in_features)) for both."""
+        fill_as_row_major(self.weight, partial(nn.init.kaiming_uniform_, a=math.sqrt(5)))
+        if self.bias is not None:
+            bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0.0
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(  # type: ignore[override]
+        self, input: Tensor | PackedSequence
+    ) -> Tensor | PackedSequence:
+        if isinstance(input, Tensor) and not (self.training and self.dropout > 0.0):
+            self._check_features(input)
+            return nn.functional.linear(input, self.weight, self.bias)
+        rows = SequenceRows.of(self, input, self.batch_first)
+        self._check_features(rows.data)
+        if not torch.compiler.is_compiling():
+            warn_if_not_k_major(self, [self.weight])
+        if self.training and self.dropout > 0.0:
+            mask = site_mask(self, self.dropout, self.pattern, rows)
+        else:
+            mask = functional.KEEP_ALL
+        data, weight, bias = autocast_to(rows.data, self.weight, self.bias)
+        mask = mask if mask.mask is None else mask._replace(mask=mask.mask.to(data.dtype))
+        output = functional.linear(data, weight, bias, mask, batch_sizes=rows.batch_sizes)
+        return rows.restore(output)
+
+    def _check_features(self, input: Tensor) -> None:
+        if input.shape[-1] != self.in_features:
+            raise RuntimeError(
+                f"Linear: expected {self.in_features} input features, got {input.shape[-1]} "
+                f"in an input of shape {tuple(input.shape)}"
+            )
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, dropout={self.dropout}, pattern={self.pattern}"

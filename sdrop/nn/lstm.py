@@ -1,0 +1,278 @@
+"""`torch.nn.LSTM` with structured dropout at its inputs and on its recurrent hidden state."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from sdrop import functional
+from sdrop.backends import check_backend
+from sdrop.keys import SiteModule, call_key
+from sdrop.nn.autocast import autocast_to
+from sdrop.nn.dense_lstm import dense_layer, runs_dense
+from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
+from sdrop.nn.lstm_arguments import check_input, check_state
+from sdrop.nn.sequences import in_packed_order
+from sdrop.ops.masks import KEEP_ALL, Mask, draw_mask
+from sdrop.pattern import DropoutPattern, check_rate
+
+State = tuple[Tensor, Tensor]
+
+SITES_A_LAYER = 4
+"""Site ids of a layer: + 0 its input, + 1 its forward hidden state, + 2 its reverse one."""
+
+
+class DirectionWeights(NamedTuple):
+    """The parameters of one layer and direction; P is H without a projection."""
+
+    ih: Tensor
+    hh: Tensor
+    bias_ih: Tensor | None
+    bias_hh: Tensor | None
+    hr: Tensor | None
+
+
+@dataclass(frozen=True)
+class LayerMasks:
+    """What one layer keeps of its input, and in each direction of h_{t-1}."""
+
+    input: Mask
+    hidden: tuple[Mask, ...]
+
+
+class LSTM(SiteModule, nn.RNNBase):
+    """A drop-in for `torch.nn.LSTM` that drops the same neurons for the whole batch.
+
+    At p = 0 and in evaluation it computes what `torch.nn.LSTM` does, from the same parameters
+    under the same names. In training it drops at two kinds of site (Sarma et al., NeurIPS 2021):
+    non-recurrent, the input x_t of a layer, and recurrent, h_{t-1} on its way into the gates.
+    The cell state and the emitted h_t stay whole.
+
+    Args:
+        input_size, hidden_size, num_layers, bias, batch_first, bidirectional, proj_size, device,
+            dtype: as in `torch.nn.LSTM`.
+        dropout: rate on the output of each layer but the last, in [0, 1), as in torch.
+        input_dropout: rate on the input of the first layer, in [0, 1).
+        recurrent_dropout: rate on h_{t-1} of each layer and direction, in [0, 1); h_0 is dropped
+            like any other, and with `proj_size` there are `proj_size` neurons to drop.
+        pattern: how draws are shared over batch and time; default case III, structured and
+            varying. An input mask is shared by the directions of its layer; each layer and
+            direction has recurrent masks of its own. t is the position in the sequence, for both
+            directions and for packed input.
+        backend: "auto" takes the fastest that is available and fits, "reference" PyTorch ops;
+            see `sdrop.backends()`.
+
+    Shape: as `torch.nn.LSTM`: (T, B, input_size), (B, T, input_size) with `batch_first`,
+        (T, input_size), or a `PackedSequence`, and optional (h_0, c_0); returns
+        output, (h_n, c_n).
+
+    Parameters keep torch's names and shapes; their memory is K-major (see `sdrop.nn.k_major`).
+
+    Raises:
+        ValueError, TypeError: for a rate outside [0, 1), a wrong number of dimensions, dtype or
+            backend.
+        RuntimeError: for sizes or devices that do not fit, and for an empty sequence.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        input_dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        pattern: DropoutPattern | None = None,
+        backend: str = "auto",
+    ) -> None:
+        check_rate("dropout", dropout)
+        super().__init__(
+            "LSTM",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            proj_size,
+            device,
+            dtype,
+        )
+        self.input_dropout = check_rate("input_dropout", input_dropout)
+        self.recurrent_dropout = check_rate("recurrent_dropout", recurrent_dropout)
+        self.pattern = pattern or DropoutPattern()
+        self.backend = check_backend(backend)
+        for name, parameter in list(self.named_parameters()):
+            if parameter.dim() == 2:
+                setattr(self, name, k_major_parameter(parameter))
+
+    def reset_parameters(self) -> None:
+        """As `torch.nn.LSTM`: all from U(-1/sqrt(H), 1/sqrt(H)), the same values for a seed."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0.0
+        for parameter in self.parameters():
+            fill_as_row_major(parameter, lambda drawn: drawn.uniform_(-bound, bound))
+
+    def flatten_parameters(self) -> None:
+        """Does nothing: there is no flat buffer that could get out of step."""
+
+    def forward(
+        self, input: Tensor | PackedSequence, hx: State | None = None
+    ) -> tuple[Tensor | PackedSequence, State]:
+        """Runs the layers; see the class for shapes."""
+        packed = input if isinstance(input, PackedSequence) else None
+        data = self._time_major(input)
+        unbatched = packed is None and data.dim() == 2
+        if unbatched:
+            data = data.unsqueeze(1)
+        batch = data.shape[1] if packed is None else int(packed.batch_sizes[0])
+        h_0, c_0 = self._initial_state(data, hx, batch, unbatched, packed)
+        data, h_0, c_0 = autocast_to(data, h_0, c_0)
+        output, h_n, c_n = self._run_layers(data, h_0, c_0, packed)
+        if packed is not None:
+            return self._restore_packed(output, h_n, c_n, packed)
+        if unbatched:
+            return output.squeeze(1), (h_n.squeeze(1), c_n.squeeze(1))
+        return (output.transpose(0, 1) if self.batch_first else output), (h_n, c_n)
+
+    def _time_major(self, input: Tensor | PackedSequence) -> Tensor:
+        check_input(self, input)
+        if isinstance(input, PackedSequence):
+            return input.data
+        return input.transpose(0, 1) if self.batch_first and input.dim() == 3 else input
+
+    def _initial_state(
+        self,
+        data: Tensor,
+        hx: State | None,
+        batch: int,
+        unbatched: bool,
+        packed: PackedSequence | None,
+    ) -> State:
+        """h_0 and c_0 as (layers * directions, B, ...), in the order of a packed batch."""
+        rows = self.num_layers * self._directions
+        if hx is None:
+            h_0 = data.new_zeros(rows, batch, self.proj_size or self.hidden_size)
+            return h_0, data.new_zeros(rows, batch, self.hidden_size)
+        check_state(self, data, hx, batch, unbatched)
+        h_0, c_0 = (state.unsqueeze(1) for state in hx) if unbatched else hx
+        if packed is not None and packed.sorted_indices is not None:
+            h_0, c_0 = (s.index_select(1, packed.sorted_indices) for s in (h_0, c_0))
+        return h_0, c_0
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    def _restore_packed(
+        self, output: Tensor, h_n: Tensor, c_n: Tensor, packed: PackedSequence
+    ) -> tuple[PackedSequence, State]:
+        if packed.unsorted_indices is not None:
+            h_n, c_n = (s.index_select(1, packed.unsorted_indices) for s in (h_n, c_n))
+        _, sizes, order, back = packed
+        return PackedSequence(output, sizes, order, back), (h_n, c_n)
+
+    def _run_layers(
+        self, data: Tensor, h_0: Tensor, c_0: Tensor, packed: PackedSequence | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        batch_sizes = None if packed is None else packed.batch_sizes
+        last_h: list[Tensor] = []
+        last_c: list[Tensor] = []
+        all_masks = self._draw_masks(data, h_0.shape[1], packed)
+        for layer, masks in enumerate(all_masks):
+            weights = [self._weights(layer, d, data) for d in range(self._directions)]
+            states = slice(layer * self._directions, (layer + 1) * self._directions)
+            run = dense_layer if runs_dense(self.backend, data, masks.hidden) else _packed_layer
+            data, h, c = run(data, h_0[states], c_0[states], weights, masks, batch_sizes)
+            last_h += h
+            last_c += c
+        return data, torch.stack(last_h), torch.stack(last_c)
+
+    def _draw_masks(
+        self, data: Tensor, batch: int, packed: PackedSequence | None
+    ) -> list[LayerMasks]:
+        """The masks of all layers, from one key."""
+        input_rates = [self.input_dropout] + [float(self.dropout)] * (self.num_layers - 1)
+        dropping = self.training and (any(input_rates) or self.recurrent_dropout > 0.0)
+        if not dropping:
+            return [LayerMasks(KEEP_ALL, (KEEP_ALL,) * self._directions)] * self.num_layers
+        key = call_key(self, data.device)
+        steps = data.shape[0] if packed is None else packed.batch_sizes.shape[0]
+
+        def draw(rate: float, site: int, size: int) -> Mask:
+            shape: dict[str, Any] = {"steps": steps, "batch": batch, "size": size}
+            mask = draw_mask(self.pattern, rate, key, site=site, dtype=data.dtype, **shape)
+            return in_packed_order(mask, packed)
+
+        output_size = self.proj_size or self.hidden_size
+        drawn = []
+        for layer, rate in enumerate(input_rates):
+            site = layer * SITES_A_LAYER
+            size = self.input_size if layer == 0 else output_size * self._directions
+            hidden = tuple(
+                draw(self.recurrent_dropout, site + 1 + direction, output_size)
+                for direction in range(self._directions)
+            )
+            drawn.append(LayerMasks(draw(rate, site, size), hidden))
+        return drawn
+
+    def _weights(self, layer: int, direction: int, data: Tensor) -> DirectionWeights:
+        suffix = f"_l{layer}{'_reverse' if direction else ''}"
+        names = ["weight_ih", "weight_hh"] + (["bias_ih", "bias_hh"] if self.bias else [])
+        found = [getattr(self, name + suffix) for name in names]
+        if not self.bias:
+            found += [None, None]
+        found.append(getattr(self, "weight_hr" + suffix) if self.proj_size else None)
+        if not torch.compiler.is_compiling():
+            warn_if_not_k_major(self, found[:2])
+        _, *cast = autocast_to(data, *found)
+        return DirectionWeights(*cast)
+
+    def extra_repr(self) -> str:
+        own = (
+            f"input_dropout={self.input_dropout}, recurrent_dropout={self.recurrent_dropout}, "
+            f"pattern={self.pattern}"
+        )
+        return f"{super().extra_repr()}, {own}"
+
+
+def _packed_layer(
+    data: Tensor,
+    h_0: Tensor,
+    c_0: Tensor,
+    weights: list[DirectionWeights],
+    masks: LayerMasks,
+    batch_sizes: Tensor | None,
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """One layer by sdrop's own op, direction after direction."""
+    outputs, last_h, last_c = [], [], []
+    for direction, w in enumerate(weights):
+        bias = None if w.bias_ih is None or w.bias_hh is None else w.bias_ih + w.bias_hh
+        output, (h, c) = functional.lstm(
+            data,
+            (h_0[direction], c_0[direction]),
+            w.ih,
+            w.hh,
+            bias,
+            w.hr,
+            input_mask=masks.input,
+            hidden_mask=masks.hidden[direction],
+            batch_sizes=batch_sizes,
+            reverse=direction == 1,
+        )
+        outputs.append(output)
+        last_h.append(h)
+        last_c.append(c)
+    return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)), last_h, last_c

@@ -1,0 +1,11 @@
+"""The LSTM of one layer and one direction, over a whole sequence.
+
+`equations.py` is to be read: the LSTM's equations with masks in plain PyTorch, differentiable any
+number of times. `packed.py` computes the same on the kept neurons alone, with a backward pass
+written by hand. `op.py` registers that as `torch.ops.sdrop.lstm`.
+"""
+
+from sdrop.ops.lstm.equations import lstm_equations
+from sdrop.ops.lstm.op import lstm
+
+__all__ = ["lstm", "lstm_equations"]
