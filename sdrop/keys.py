@@ -110,10 +110,20 @@ def name_sites(model: Model) -> Model:
 
     Returns:
         `model` itself.
+
+    Raises:
+        ValueError: where two modules would get the same name.
     """
+    named: dict[str, str] = {}
     for name, module in model.named_modules():
         if isinstance(module, SiteModule):
             plain = ".".join(part for part in name.split(".") if part not in _WRAPPER_NAMES)
+            if plain in named:
+                raise ValueError(
+                    f"name_sites: {named[plain]} and {name} would both be named {plain!r}, and so "
+                    "draw the same masks: rename one of them"
+                )
+            named[plain] = name
             digest = hashlib.blake2b(plain.encode(), digest_size=8).digest()
             module._site_name = plain
             module._site_salt = _signed(int.from_bytes(digest, "little"))
