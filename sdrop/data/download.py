@@ -86,6 +86,7 @@ def _download(address: str, destination: Path, md5: str) -> None:
             raise DataError(received.fault(address, md5))
         part.replace(destination)
     except urllib.error.HTTPError as error:
+        error.close()  # it holds the connection
         raise DataError(f"{address} answered {error.code} {error.reason}") from None
     except urllib.error.URLError as error:
         raise DataError(f"no connection to {address}: {error.reason}") from None

@@ -5,18 +5,26 @@ from pathlib import Path
 from sdrop.data.errors import DataError
 
 
+def exists(path: Path) -> bool:
+    """Whether there is such a file; DataError where the folder may not be looked into."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
 def read_bytes(path: Path) -> bytes:
     """Content of a file; DataError where it is missing, a folder, or not readable."""
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; expected a text file")
     try:
         return path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise DataError(
             f"{path.name} is missing: {path.absolute()} does not exist; expected a text file there"
         ) from None
+    except IsADirectoryError:
+        raise DataError(f"{path.absolute()} is a folder; expected a text file") from None
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+        raise _unreadable(path, error) from None
 
 
 def read_lines(path: Path) -> list[str]:
@@ -51,3 +59,7 @@ def _not_utf8(path: Path, content: bytes, position: int) -> DataError:
         f"{path}, line {line}: byte 0x{content[position]:02x} is not UTF-8 text; convert the file, "
         f"for example: iconv -f LATIN1 -t UTF-8 {path.name} > converted.txt"
     )
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path.absolute()} cannot be read: {error.strerror}; check its permissions")

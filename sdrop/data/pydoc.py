@@ -12,7 +12,7 @@ from sdrop.data.text import SPLITS, close_lines
 
 # Words (identifiers stay whole), endings of contractions, numbers, runs of one sign (`**`, `...`).
 _TOKEN = re.compile(r"[^\W\d]\w*|'(?:s|t|re|ll|ve)\b|\d+(?:\.\d+)*|::=|([^\w\s])\1*")
-_UNDERLINE = re.compile(r"^([^\w\s])\1{2,}$", re.MULTILINE)
+_RULE = re.compile(r"([^\w\s])\1{3,}")  # under headings and in tables
 _BETWEEN_PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
@@ -45,7 +45,7 @@ def _distinct_paragraphs() -> dict[tuple[str, ...], None]:
 
 def _paragraphs() -> Iterator[str]:
     for _, text in sorted(_topics().items()):
-        yield from _BETWEEN_PARAGRAPHS.split(_UNDERLINE.sub("", text))
+        yield from _BETWEEN_PARAGRAPHS.split(_RULE.sub(" ", text))
 
 
 def _topics() -> dict[str, str]:
