@@ -45,7 +45,15 @@ KEEP_ALL = Mask()
 
 
 def random_words(key: Tensor, site: int, first_step: int, shape: tuple[int, int, int]) -> Tensor:
-    """One word in [0, 2**32) an element.
+    """One word in [0, 2**32) an element: (steps, batch, size) int64; arguments as for `_lanes`."""
+    words = torch.stack(_lanes(key, site, first_step, shape), dim=-1)
+    return words.flatten(-2)[..., : shape[2]]
+
+
+def _lanes(
+    key: Tensor, site: int, first_step: int, shape: tuple[int, int, int]
+) -> tuple[Tensor, ...]:
+    """The words of each lane, which `stack(dim=-1)` puts into the order of the neurons.
 
     Args:
         key: 0-dim int64.
@@ -54,7 +62,7 @@ def random_words(key: Tensor, site: int, first_step: int, shape: tuple[int, int,
         shape: (steps, batch, size).
 
     Returns:
-        (steps, batch, size) int64.
+        four of (steps, batch, ceil(size / 4)) int64.
     """
     steps, batch, size = shape
     device = key.device
@@ -64,8 +72,7 @@ def random_words(key: Tensor, site: int, first_step: int, shape: tuple[int, int,
     site_words = torch.full((1,), site, device=device)
     grid = (steps, batch, block.shape[0])
     counter = (block.expand(grid), step.expand(grid), column.expand(grid), site_words.expand(grid))
-    words = torch.stack(philox(counter, split_key(key)), dim=-1)
-    return words.flatten(-2)[..., :size]
+    return philox(counter, split_key(key))
 
 
 @torch.library.custom_op("sdrop::kept_indices", mutates_args=())
@@ -97,9 +104,11 @@ def keep_mask(
     dtype: torch.dtype,
 ) -> Tensor:
     """A scaled Bernoulli mask: (steps, batch, size), 0 or 1 / (1 - rate)."""
-    words = random_words(key, site, first_step, (steps, batch, size))
     threshold = round(rate * _WORDS)
-    return (words >= threshold).to(dtype).mul_(1.0 / (1.0 - rate))
+    lanes = _lanes(key, site, first_step, (steps, batch, size))
+    # Compared before they are put in order: a truth value is an eighth of a word to move.
+    kept = torch.stack([words >= threshold for words in lanes], dim=-1).flatten(-2)[..., :size]
+    return kept.to(dtype).mul_(1.0 / (1.0 - rate))
 
 
 @keep_mask.register_fake

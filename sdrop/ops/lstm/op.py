@@ -43,7 +43,8 @@ def _lstm(
         Mask(hidden_kept, hidden_mask, hidden_scale),
         Steps.of(input, batch_sizes, reverse),
     )
-    return output.view(*input.shape[:-1], -1), h_n, c_n, saved.gates, saved.cells
+    shape = (*input.shape[:-1], output.shape[1])
+    return output.view(shape), h_n, c_n, saved.gates, saved.cells
 
 
 @_lstm.register_fake
