@@ -1,0 +1,1 @@
+"""Recipes: one runnable file a task, each read from top to bottom."""

@@ -1,0 +1,48 @@
+"""Compose a recipe's configuration from conf/ and a list of overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig
+
+from .schema import register_schema
+
+# `conf` stands beside `recipes` in a checkout, in the installed package and in a copied recipe.
+CONF = Path(__file__).resolve().parents[2] / "conf"
+HYDRA_VERSION_BASE = "1.3"
+
+
+@contextmanager
+def conf_folder() -> Iterator[None]:
+    """Make `conf/` the place that Hydra composes from, whatever the working directory."""
+    register_schema()
+    with hydra.initialize_config_dir(str(CONF), version_base=HYDRA_VERSION_BASE):
+        yield
+
+
+def compose(recipe: str, overrides: Sequence[str] = (), *, with_hydra: bool = False) -> DictConfig:
+    """Return the configuration that `python -m recipes.RECIPE OVERRIDES` runs with.
+
+    Args:
+        recipe: name of a primary config, such as `ptb`.
+        overrides: as on the command line, such as `["data=ptb", "data.root=DIR"]`.
+        with_hydra: keep Hydra's own node as well.
+    """
+    if GlobalHydra.instance().is_initialized():
+        return hydra.compose(recipe, list(overrides), return_hydra_config=with_hydra)
+    with conf_folder():
+        return hydra.compose(recipe, list(overrides), return_hydra_config=with_hydra)
+
+
+def groups() -> dict[str, list[str]]:
+    """Names of the groups in `conf/`, and of the choices in each."""
+    return {
+        folder.name: sorted(file.stem for file in folder.glob("*.yaml"))
+        for folder in sorted(CONF.iterdir())
+        if folder.is_dir()
+    }

@@ -1,0 +1,152 @@
+"""Start a recipe: look at its command line first, then let Hydra run it."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from .compose import CONF, HYDRA_VERSION_BASE, compose, groups
+from .mistakes import Mistake, find_mistakes
+from .recall import quoted, with_recalled
+from .schema import free_texts, register_schema
+
+Task = Callable[[DictConfig], float | None]
+_LAST_WORDS = 2.0  # seconds
+_SHOWN = 6  # mistakes at once, so that they fit on a screen
+
+
+def launch(recipe: str, main: Task, told: tuple[type[Exception], ...] = ()) -> None:
+    """Run `main` as the Hydra app `recipe`.
+
+    Leaves the process with 2 after a mistyped command line and with 1 after a run that could not
+    be done, each with a message in place of a traceback and without a run folder.
+
+    Args:
+        recipe: name of the primary config in `conf/`.
+        main: takes the composed configuration, returns the number that a sweeper optimises.
+        told: exceptions beside `Mistake` whose text is written for the user.
+    """
+    arguments = get_args_parser().parse_args()
+    if arguments.hydra_help or arguments.shell_completion:
+        _run_hydra(recipe, main)
+        return
+    overrides = _checked(recipe, arguments.overrides, sweep=arguments.multirun)
+    if arguments.help:
+        print(_help(recipe, main, overrides))
+        return
+    flags = [each for each in sys.argv[1:] if each not in arguments.overrides]
+    sys.argv[1:] = [*flags, *overrides]
+    task = _Told(main, (Mistake, *told))
+    if _rank() == 0:
+        _run_hydra(recipe, task.run_in_hydra)
+    else:  # one process alone makes the run folder and tells the others where it is
+        task.run(compose(recipe, overrides))
+    if task.failed:
+        sys.exit(1)
+
+
+def _help(recipe: str, main: Task, overrides: list[str]) -> str:
+    """Return how a recipe is called, which choices there are, and every option with its value."""
+    commands = inspect.cleandoc(main.__globals__["__doc__"] or "")
+    choices = "\n".join(f"  {group}={'|'.join(names)}" for group, names in groups().items())
+    options = OmegaConf.to_yaml(compose(recipe, overrides))
+    return (
+        f"{commands}\n\nChoices:\n{choices}\n\nOptions, written as in model.hidden_size=650, and "
+        f"their values here:\n{options}\nHydra's own flags: --hydra-help"
+    )
+
+
+class _Told:
+    """A task whose expected failures are told, not raised, and leave no empty folder behind."""
+
+    def __init__(self, main: Task, told: tuple[type[Exception], ...]) -> None:
+        self.main, self.told, self.failed = main, told, False
+
+    def run_in_hydra(self, config: DictConfig) -> float | None:
+        result = self.run(config)
+        _remove_if_empty(Path(HydraConfig.get().runtime.output_dir))
+        return result
+
+    def run(self, config: DictConfig) -> float | None:
+        try:
+            return self.main(config)
+        except self.told as error:
+            print(error, file=sys.stderr)
+            self.failed = True
+            return None
+
+
+def _checked(recipe: str, overrides: list[str], *, sweep: bool) -> list[str]:
+    """Return the overrides to run with; leave the process where one of them is wrong."""
+    if sweep and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        _leave(["-m starts one run after the other: leave out either -m or torchrun."])
+    if not sweep:
+        overrides = [_free_text(each) for each in overrides]
+    mistakes = find_mistakes(recipe, overrides, sweep=sweep)
+    if not mistakes and not sweep:
+        try:
+            overrides = with_recalled(overrides)
+            mistakes = find_mistakes(recipe, overrides)
+        except Mistake as mistake:
+            mistakes = [str(mistake)]
+    if not mistakes and not sweep:
+        mistakes = _no_place(compose(recipe, overrides, with_hydra=True).hydra.run.dir)
+    if mistakes:
+        _leave(mistakes)
+    return overrides
+
+
+def _no_place(folder: str) -> list[str]:
+    """Say so where the run folder cannot be made."""
+    there = next(each for each in (Path(folder), *Path(folder).absolute().parents) if each.exists())
+    if there.is_dir() and os.access(there, os.W_OK):
+        return []
+    return [
+        f"hydra.run.dir={folder}: cannot be made, since {there} is no folder that can be written "
+        "to. Choose another place."
+    ]
+
+
+def _free_text(override: str) -> str:
+    """Quote a text or path, so that nothing in it is taken for a part of Hydra's own grammar."""
+    key, _, value = override.partition("=")
+    is_read_as_it_is = value[:1] in ("'", '"') or value in ("", "null")
+    if key not in free_texts() or is_read_as_it_is:
+        return override
+    return f"{key}={quoted(value)}"
+
+
+def _leave(mistakes: list[str]) -> None:
+    if _rank() > 0:
+        time.sleep(_LAST_WORDS)  # leaving first would end the process that tells the mistakes
+    else:
+        shown = mistakes[:_SHOWN]
+        more = [f"… and {len(mistakes) - _SHOWN} more."] if len(mistakes) > _SHOWN else []
+        print("\n".join([*shown, *more]), file=sys.stderr)
+    sys.exit(2)
+
+
+def _rank() -> int:
+    return int(os.environ.get("RANK", "0"))
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """Remove the folder that Hydra made, and those above it, as far as nothing is in them."""
+    while folder != Path.cwd() and folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent
+
+
+def _run_hydra(recipe: str, main: Callable[..., Any]) -> None:
+    register_schema()
+    hydra.main(str(CONF), recipe, HYDRA_VERSION_BASE)(main)()
