@@ -18,16 +18,20 @@ _FEW_ROWS = 32
 """Below so many rows the row-major copy of the weights costs more than the layer itself."""
 
 
-def runs_dense(backend: str, data: Tensor, hidden: tuple[Mask, ...]) -> bool:
+def runs_dense(
+    backend: str, data: Tensor, weights: list[DirectionWeights], hidden: tuple[Mask, ...]
+) -> bool:
     """Whether `backend="auto"` hands a layer to torch's own kernel.
 
-    On a CPU that is oneDNN's LSTM, the fastest dense one. cuDNN wants weights of its own layout,
-    and `torch.compile` cannot look into either, so both get sdrop's op.
+    On a CPU that is oneDNN's LSTM, the fastest dense one, which has no projections (torch warns
+    and falls back). cuDNN wants weights of its own layout, and `torch.compile` cannot look into
+    either, so both get sdrop's op.
     """
     return (
         backend == "auto"
         and data.device.type == "cpu"
         and not torch.compiler.is_compiling()
+        and weights[0].hr is None
         and data.numel() // data.shape[-1] >= _FEW_ROWS
         and all(mask.is_all for mask in hidden)
     )
@@ -48,7 +52,6 @@ def dense_layer(
         ih = w.ih if columns is None else w.ih.index_select(1, columns) * masks.input.scale
         flat += [row_major(ih), row_major(w.hh)]
         flat += [bias for bias in (w.bias_ih, w.bias_hh) if bias is not None]
-        flat += [] if w.hr is None else [row_major(w.hr)]
     has_bias, bidirectional = weights[0].bias_ih is not None, len(weights) == 2
     training = torch.is_grad_enabled()
     options = (has_bias, 1, 0.0, training, bidirectional)

@@ -57,9 +57,15 @@ class _RowMajor(torch.autograd.Function):
     Its gradient is K-major like the parameter: fused optimizers read both by the same strides.
     """
 
+    generate_vmap_rule = True  # torch.func's transforms need it, and a separate setup_context
+
     @staticmethod
-    def forward(ctx: Any, weight: Tensor) -> Tensor:
+    def forward(weight: Tensor) -> Tensor:
         return weight.clone(memory_format=torch.contiguous_format)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:

@@ -194,7 +194,8 @@ class LSTM(SiteModule, nn.RNNBase):
         for layer, masks in enumerate(all_masks):
             weights = [self._weights(layer, d, data) for d in range(self._directions)]
             states = slice(layer * self._directions, (layer + 1) * self._directions)
-            run = dense_layer if runs_dense(self.backend, data, masks.hidden) else _packed_layer
+            dense = runs_dense(self.backend, data, weights, masks.hidden)
+            run = dense_layer if dense else _packed_layer
             data, h, c = run(data, h_0[states], c_0[states], weights, masks, batch_sizes)
             last_h += h
             last_c += c

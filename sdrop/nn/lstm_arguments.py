@@ -43,7 +43,7 @@ def _check_tensor(lstm: LSTM, what: str, data: Tensor) -> None:
 
 
 def _check_like_weight(lstm: LSTM, what: str, data: Tensor) -> None:
-    weight = lstm.get_parameter("weight_ih_l0")
+    weight: Tensor = lstm.weight_ih_l0  # maybe no Parameter: parametrised, functional_call
     if data.device != weight.device:
         raise RuntimeError(
             f"LSTM: {what} is on {data.device}, the weights on {weight.device}: move one of them"
