@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from sdrop.keys import SiteModule
+from sdrop.nn.arguments import check_pattern
 from sdrop.nn.sequences import SequenceRows, site_mask
 from sdrop.ops.lstm.steps import Steps
 from sdrop.ops.masks import dense_mask
@@ -26,7 +27,9 @@ class Dropout(SiteModule):
     Shape: (T, B, H), a `PackedSequence`, or one step (B, H); the output has the input's.
 
     Raises:
-        ValueError, TypeError: for a rate outside [0, 1).
+        ValueError, TypeError: for a rate outside [0, 1), a wrong kind of pattern or input.
+        RuntimeError: for an empty sequence or another number of dimensions; for a constant
+            pattern and 2-D input outside `sdrop.sequence()`.
     """
 
     def __init__(
@@ -38,11 +41,16 @@ class Dropout(SiteModule):
     ) -> None:
         super().__init__()
         self.p = check_rate("p", p)
-        self.pattern = pattern or DropoutPattern()
+        self.pattern = check_pattern("Dropout", pattern)
         self.batch_first = batch_first
 
     def forward(self, input: Tensor | PackedSequence) -> Tensor | PackedSequence:
         rows = SequenceRows.of(self, input, self.batch_first)
+        if not rows.data.is_floating_point():
+            raise ValueError(
+                f"Dropout: expected floating-point numbers, which can be scaled, got "
+                f"{rows.data.dtype}"
+            )
         if not self.training or self.p == 0.0:
             return input
         mask = site_mask(self, self.p, self.pattern, rows)

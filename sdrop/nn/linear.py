@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 from sdrop import functional
 from sdrop.backends import check_backend
 from sdrop.keys import SiteModule
+from sdrop.nn.arguments import check_like_weight, check_pattern, check_size
 from sdrop.nn.autocast import autocast_to
 from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
 from sdrop.nn.sequences import SequenceRows, site_mask
@@ -34,7 +35,10 @@ class Linear(SiteModule, nn.Linear):
     The weight has torch's shape, (out_features, in_features), and K-major memory.
 
     Raises:
-        ValueError, TypeError: for a rate outside [0, 1) or an unknown backend.
+        ValueError, TypeError: for a rate outside [0, 1), a negative size, or a wrong kind of
+            argument, dtype, pattern or backend.
+        RuntimeError: for sizes or devices that do not fit; with dropout, for a constant pattern
+            and 2-D input outside `sdrop.sequence()`.
     """
 
     def __init__(
@@ -50,10 +54,12 @@ class Linear(SiteModule, nn.Linear):
         batch_first: bool = False,
         backend: str = "auto",
     ) -> None:
+        check_size("Linear", "in_features", in_features)
+        check_size("Linear", "out_features", out_features)
         super().__init__(in_features, out_features, bias, device, dtype)
         self.weight = k_major_parameter(self.weight)
         self.dropout = check_rate("dropout", dropout)
-        self.pattern = pattern or DropoutPattern()
+        self.pattern = check_pattern("Linear", pattern)
         self.batch_first = batch_first
         self.backend = check_backend(backend)
 
@@ -68,10 +74,10 @@ class Linear(SiteModule, nn.Linear):
         self, input: Tensor | PackedSequence
     ) -> Tensor | PackedSequence:
         if isinstance(input, Tensor) and not (self.training and self.dropout > 0.0):
-            self._check_features(input)
+            self._check_input(input)
             return nn.functional.linear(input, self.weight, self.bias)
         rows = SequenceRows.of(self, input, self.batch_first)
-        self._check_features(rows.data)
+        self._check_input(rows.data)
         if not torch.compiler.is_compiling():
             warn_if_not_k_major(self, [self.weight])
         if self.training and self.dropout > 0.0:
@@ -83,12 +89,13 @@ class Linear(SiteModule, nn.Linear):
         output = functional.linear(data, weight, bias, mask, batch_sizes=rows.batch_sizes)
         return rows.restore(output)
 
-    def _check_features(self, input: Tensor) -> None:
-        if input.shape[-1] != self.in_features:
+    def _check_input(self, input: Tensor) -> None:
+        if input.dim() == 0 or input.shape[-1] != self.in_features:
             raise RuntimeError(
-                f"Linear: expected {self.in_features} input features, got {input.shape[-1]} "
-                f"in an input of shape {tuple(input.shape)}"
+                f"Linear: expected {self.in_features} features (in_features) in the last dimension "
+                f"of the input, got shape {tuple(input.shape)}"
             )
+        check_like_weight("Linear", "the input", input, self.weight)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, dropout={self.dropout}, pattern={self.pattern}"

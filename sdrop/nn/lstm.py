@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from sdrop import functional
 from sdrop.backends import check_backend
 from sdrop.keys import SiteModule, call_key
+from sdrop.nn.arguments import check_pattern, telling_what_was_given
 from sdrop.nn.autocast import autocast_to
 from sdrop.nn.dense_lstm import dense_layer, runs_dense
 from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
@@ -74,8 +75,8 @@ class LSTM(SiteModule, nn.RNNBase):
     Parameters keep torch's names and shapes; their memory is K-major (see `sdrop.nn.k_major`).
 
     Raises:
-        ValueError, TypeError: for a rate outside [0, 1), a wrong number of dimensions, dtype or
-            backend.
+        ValueError, TypeError: for a rate outside [0, 1), a wrong kind of argument, number of
+            dimensions, dtype, pattern or backend.
         RuntimeError: for sizes or devices that do not fit, and for an empty sequence.
     """
 
@@ -98,22 +99,31 @@ class LSTM(SiteModule, nn.RNNBase):
         backend: str = "auto",
     ) -> None:
         check_rate("dropout", dropout)
-        super().__init__(
+        with telling_what_was_given(
             "LSTM",
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            proj_size,
-            device,
-            dtype,
-        )
+            input_size=input_size,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+            bias=bias,
+            batch_first=batch_first,
+            proj_size=proj_size,
+        ):
+            super().__init__(
+                "LSTM",
+                input_size,
+                hidden_size,
+                num_layers,
+                bias,
+                batch_first,
+                dropout,
+                bidirectional,
+                proj_size,
+                device,
+                dtype,
+            )
         self.input_dropout = check_rate("input_dropout", input_dropout)
         self.recurrent_dropout = check_rate("recurrent_dropout", recurrent_dropout)
-        self.pattern = pattern or DropoutPattern()
+        self.pattern = check_pattern("LSTM", pattern)
         self.backend = check_backend(backend)
         for name, parameter in list(self.named_parameters()):
             if parameter.dim() == 2:
@@ -166,7 +176,7 @@ class LSTM(SiteModule, nn.RNNBase):
         if hx is None:
             h_0 = data.new_zeros(rows, batch, self.proj_size or self.hidden_size)
             return h_0, data.new_zeros(rows, batch, self.hidden_size)
-        check_state(self, data, hx, batch, unbatched)
+        check_state(self, hx, batch, unbatched)
         h_0, c_0 = (state.unsqueeze(1) for state in hx) if unbatched else hx
         if packed is not None and packed.sorted_indices is not None:
             h_0, c_0 = (s.index_select(1, packed.sorted_indices) for s in (h_0, c_0))

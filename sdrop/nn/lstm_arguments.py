@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
+
+from sdrop.nn.arguments import check_like_weight, check_packed, check_state_kind
 
 if TYPE_CHECKING:
     from sdrop.nn.lstm import LSTM
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 def check_input(lstm: LSTM, input: Tensor | PackedSequence) -> None:
     """Checks kind, dimensions, length, features, dtype and device of an input."""
     if isinstance(input, PackedSequence):
+        check_packed("LSTM", input)
         _check_tensor(lstm, "the packed data", input.data)
         return
     if not isinstance(input, Tensor):
@@ -39,32 +41,24 @@ def _check_tensor(lstm: LSTM, what: str, data: Tensor) -> None:
             f"LSTM: expected {lstm.input_size} features (input_size) in the last dimension of "
             f"{what}, got {data.shape[-1]} in shape {tuple(data.shape)}"
         )
-    _check_like_weight(lstm, what, data)
+    check_like_weight("LSTM", what, data, _first_weight(lstm))
 
 
-def _check_like_weight(lstm: LSTM, what: str, data: Tensor) -> None:
-    weight: Tensor = lstm.weight_ih_l0  # maybe no Parameter: parametrised, functional_call
-    if data.device != weight.device:
-        raise RuntimeError(
-            f"LSTM: {what} is on {data.device}, the weights on {weight.device}: move one of them"
-        )
-    if data.dtype != weight.dtype and not torch.is_autocast_enabled(data.device.type):
-        raise ValueError(
-            f"LSTM: {what} is {data.dtype}, the weights are {weight.dtype}: convert one of them, "
-            "or use torch.autocast"
-        )
+def _first_weight(lstm: LSTM) -> Tensor:
+    """Not by get_parameter: parametrisations and functional_call put a plain tensor there."""
+    return lstm.weight_ih_l0  # type: ignore[return-value]
 
 
-def check_state(lstm: LSTM, data: Tensor, hx: Any, batch: int, unbatched: bool) -> None:
+def check_state(lstm: LSTM, hx: Any, batch: int, unbatched: bool) -> None:
     """Checks the kind, shapes, dtype and device of (h_0, c_0)."""
-    if not isinstance(hx, (tuple, list)) or len(hx) != 2:
-        raise TypeError(f"LSTM: expected hx to be a tuple (h_0, c_0), got {type(hx).__name__}")
+    names = ("h_0", "c_0")
+    check_state_kind("LSTM", hx, names)
     rows = lstm.num_layers * (2 if lstm.bidirectional else 1)
     sizes = (lstm.proj_size or lstm.hidden_size, lstm.hidden_size)
-    for name, state, size in zip(("h_0", "c_0"), hx, sizes, strict=True):
+    for name, state, size in zip(names, hx, sizes, strict=True):
         expected = (rows, size) if unbatched else (rows, batch, size)
         if tuple(state.shape) != expected:
             raise RuntimeError(
                 f"LSTM: expected {name} of shape {expected}, got {tuple(state.shape)}"
             )
-        _check_like_weight(lstm, name, state)
+        check_like_weight("LSTM", name, state, _first_weight(lstm))

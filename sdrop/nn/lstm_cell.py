@@ -10,6 +10,12 @@ from torch import Tensor, nn
 from sdrop import functional
 from sdrop.backends import check_backend
 from sdrop.keys import SiteModule, step_key
+from sdrop.nn.arguments import (
+    check_like_weight,
+    check_pattern,
+    check_size,
+    check_state_kind,
+)
 from sdrop.nn.autocast import autocast_to
 from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
 from sdrop.ops.masks import KEEP_ALL, Mask, draw_mask
@@ -37,7 +43,8 @@ class LSTMCell(SiteModule, nn.RNNCellBase):
         (hidden_size,); returns the next (h, c).
 
     Raises:
-        ValueError, TypeError: for a rate outside [0, 1), a wrong number of dimensions or dtype.
+        ValueError, TypeError: for a rate outside [0, 1), a negative size, a wrong kind of
+            argument, number of dimensions, dtype, pattern or backend.
         RuntimeError: for sizes or devices that do not fit; for a constant pattern outside
             `sdrop.sequence()`.
     """
@@ -55,10 +62,12 @@ class LSTMCell(SiteModule, nn.RNNCellBase):
         pattern: DropoutPattern | None = None,
         backend: str = "auto",
     ) -> None:
+        check_size("LSTMCell", "input_size", input_size)
+        check_size("LSTMCell", "hidden_size", hidden_size)
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
         self.input_dropout = check_rate("input_dropout", input_dropout)
         self.recurrent_dropout = check_rate("recurrent_dropout", recurrent_dropout)
-        self.pattern = pattern or DropoutPattern()
+        self.pattern = check_pattern("LSTMCell", pattern)
         self.backend = check_backend(backend)
         self.weight_ih = k_major_parameter(self.weight_ih)
         self.weight_hh = k_major_parameter(self.weight_hh)
@@ -71,6 +80,7 @@ class LSTMCell(SiteModule, nn.RNNCellBase):
 
     def forward(self, input: Tensor, hx: State | None = None) -> State:
         """One step; see the class for shapes."""
+        self._check_kind(input)
         unbatched = input.dim() == 1
         x = input.unsqueeze(0) if unbatched else input
         h, c = self._state(x, hx, unbatched)
@@ -96,35 +106,32 @@ class LSTMCell(SiteModule, nn.RNNCellBase):
         if hx is None:
             zeros = x.new_zeros(x.shape[0], self.hidden_size)
             return zeros, zeros
-        if not isinstance(hx, (tuple, list)) or len(hx) != 2:
-            raise TypeError(f"LSTMCell: expected hx to be a tuple (h, c), got {type(hx).__name__}")
+        check_state_kind("LSTMCell", hx, ("h", "c"))
         h, c = hx
         return (h.unsqueeze(0), c.unsqueeze(0)) if unbatched else (h, c)
 
-    def _check(self, x: Tensor, h: Tensor, c: Tensor) -> None:
-        if x.dim() != 2:
+    def _check_kind(self, input: Tensor) -> None:
+        if not isinstance(input, Tensor):
+            raise TypeError(f"LSTMCell: expected a tensor, got {type(input).__name__}")
+        if input.dim() not in (1, 2):
             raise ValueError(
-                f"LSTMCell: expected a 1-D or 2-D input (batch, features), got {x.dim()}-D: "
-                f"{tuple(x.shape)}"
+                f"LSTMCell: expected a 1-D (unbatched) or 2-D input, got {input.dim()}-D: "
+                f"{tuple(input.shape)}"
             )
+
+    def _check(self, x: Tensor, h: Tensor, c: Tensor) -> None:
         batch, hidden = x.shape[0], self.hidden_size
-        expected = {"input": (batch, self.input_size), "h": (batch, hidden), "c": (batch, hidden)}
+        expected = {
+            "the input": (batch, self.input_size),
+            "h": (batch, hidden),
+            "c": (batch, hidden),
+        }
         for (name, shape), tensor in zip(expected.items(), (x, h, c), strict=True):
             if tuple(tensor.shape) != shape:
                 raise RuntimeError(
                     f"LSTMCell: expected {name} of shape {shape}, got {tuple(tensor.shape)}"
                 )
-            if tensor.device != self.weight_ih.device:
-                raise RuntimeError(
-                    f"LSTMCell: {name} is on {tensor.device}, the weights on "
-                    f"{self.weight_ih.device}: move one of them"
-                )
-            mixed = torch.is_autocast_enabled(tensor.device.type)
-            if tensor.dtype != self.weight_ih.dtype and not mixed:
-                raise ValueError(
-                    f"LSTMCell: {name} is {tensor.dtype}, the weights are "
-                    f"{self.weight_ih.dtype}: convert one of them, or use torch.autocast"
-                )
+            check_like_weight("LSTMCell", name, tensor, self.weight_ih)
 
     def _draw_masks(self, x: Tensor) -> tuple[Mask, Mask]:
         if not self.training or not (self.input_dropout or self.recurrent_dropout):

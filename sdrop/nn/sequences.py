@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from sdrop.keys import SiteModule, call_key, step_key
+from sdrop.nn.arguments import check_packed
 from sdrop.ops.masks import Mask, draw_mask
 from sdrop.pattern import DropoutPattern
 
@@ -39,6 +40,7 @@ class SequenceRows:
         """
         name = type(module).__name__
         if isinstance(input, PackedSequence):
+            check_packed(name, input)
             return SequenceRows(input.data, "packed", input)
         if not isinstance(input, Tensor):
             raise TypeError(
