@@ -82,6 +82,6 @@ def _check_arguments(
 
 def _signature(splits: Mapping[str, Sequence[str]]) -> str:
     digest = hashlib.sha256()
-    for split, tokens in splits.items():
-        digest.update(f"{split}\n{' '.join(tokens)}\n".encode())
+    for tokens in splits.values():
+        digest.update(f"{' '.join(tokens)}\n".encode())
     return digest.hexdigest()[:12]

@@ -35,7 +35,8 @@ def test_relative_files_are_taken_from_root(folder):
 
 def test_the_home_folder_may_be_written_as_a_tilde(folder, monkeypatch):
     monkeypatch.setenv("HOME", str(folder.parent))
-    assert load_corpus("text", root=f"~/{folder.name}").train[0] == "the"
+    files = {split: f"~/{folder.name}/{split}.txt" for split in ("train", "valid", "test")}
+    assert load_corpus("text", root=f"~/{folder.name}") == load_corpus("text", files=files)
 
 
 def test_line_ends_and_marks_change_neither_tokens_nor_signature(folder):

@@ -3,6 +3,7 @@ import importlib.metadata
 import pickle
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
@@ -194,6 +195,17 @@ def test_a_torchtext_that_fails_at_import_is_told_without_its_traceback(monkeypa
     with pytest.raises(DataError, match=r"fails at import \(undefined symbol") as caught:
         Vocabulary.build(TEXT)
     assert caught.value.__suppress_context__
+
+
+def test_what_old_torchtext_warns_of_at_import_stays_quiet(monkeypatch):
+    vocab = importlib.import_module("torchtext.vocab")
+
+    def noisy(name):
+        warnings.warn("invalid escape sequence", SyntaxWarning, stacklevel=2)
+        return vocab
+
+    monkeypatch.setattr(importlib, "import_module", noisy)
+    assert len(Vocabulary.build(TEXT)) == 6
 
 
 def test_torchtext_is_imported_with_the_first_vocabulary_and_warns_of_nothing():
