@@ -49,7 +49,7 @@ def dense_layer(
     data, columns = _drop_input(data, masks.input, batch_sizes)
     flat: list[Tensor] = []
     for w in weights:
-        ih = w.ih if columns is None else w.ih.index_select(1, columns) * masks.input.scale
+        ih = w.ih if columns is None else _kept_columns(w.ih, columns) * masks.input.scale
         flat += [row_major(ih), row_major(w.hh)]
         flat += [bias for bias in (w.bias_ih, w.bias_hh) if bias is not None]
     has_bias, bidirectional = weights[0].bias_ih is not None, len(weights) == 2
@@ -60,6 +60,11 @@ def dense_layer(
     else:
         output, h_n, c_n = torch._VF.lstm(data, batch_sizes, (h_0, c_0), flat, *options)
     return output, list(h_n.unbind()), list(c_n.unbind())
+
+
+def _kept_columns(weight: Tensor, columns: Tensor) -> Tensor:
+    """Selected as rows of the transpose, so that the gradient is K-major like the weight."""
+    return weight.t().index_select(0, columns).t()
 
 
 def _drop_input(
