@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import socket
+import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -45,6 +46,12 @@ class Answer(BaseHTTPRequestHandler):
             self.send(content[:1000], announced=None)
         elif folder == "changed":
             self.send(content[:-1] + b"!")
+        elif folder == "reset":
+            self.send(content[:1000], announced=len(content))
+            self.wfile.flush()
+            at_once = struct.pack("ii", 1, 0)  # linger for no second: the peer sees a reset
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+            self.connection.close()
         elif folder == "mute":
             self.connection.shutdown(socket.SHUT_RDWR)
         else:
@@ -107,7 +114,8 @@ def test_only_missing_files_are_fetched(server, sums, tmp_path):
         ("truncated", "broke off: 1,000 of 80,000 bytes came"),
         ("cut", "sent 1,000 bytes with MD5 .* expected MD5"),
         ("changed", "bytes with MD5 .* expected MD5"),
-        ("mute", "broke off"),
+        ("mute", "the connection to http.* broke off"),
+        ("reset", "the connection to http.* broke off"),
     ],
 )
 def test_a_bad_answer_is_refused_and_leaves_no_file(server, sums, tmp_path, folder, reason):
