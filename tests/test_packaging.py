@@ -1,0 +1,105 @@
+"""What `pip install` gives, and what the tests are run with."""
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+
+
+def requirements(texts, extras=("",)):
+    """Those that hold here for one of the extras."""
+    parsed = [Requirement(text) for text in texts]
+    return [
+        r for r in parsed if not r.marker or any(r.marker.evaluate({"extra": e}) for e in extras)
+    ]
+
+
+def installed_needs():
+    """Name -> installed version of all that the project with its `dev` extra needs."""
+    declared = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]
+    declared += PROJECT["optional-dependencies"]["tensorboard"]
+    waiting = [r for r in requirements(declared) if r.name != "sdrop"]
+    found = {}
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if name not in found:
+            found[name] = Version(importlib.metadata.version(name)).public
+            needs = importlib.metadata.requires(name) or []
+            waiting += requirements(needs, requirement.extras or ("",))
+    return found
+
+
+def test_constraints_pin_every_package_that_the_tests_run_with():
+    lines = (REPOSITORY / "constraints.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    pinned = {canonicalize_name(name): version for name, version in pinned.items()}
+    needed = installed_needs()
+    assert {name: pinned.get(name) for name in needed} == needed
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A wheel built from a copy of the checkout, unpacked."""
+    folder = tmp_path_factory.mktemp("a wheel")
+    source = folder / "source"
+    source.mkdir()
+    for name in ("sdrop", "recipes", "conf"):
+        junk = shutil.ignore_patterns("__pycache__", "*.so")
+        shutil.copytree(REPOSITORY / name, source / name, ignore=junk)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(REPOSITORY / name, source)
+    options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    command = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", folder, source]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as archive:
+        archive.extractall(folder / "unpacked")
+    return folder / "unpacked"
+
+
+def test_the_wheel_holds_library_recipes_and_configs_inside_one_package(wheel):
+    wanted = {"py.typed": REPOSITORY / "sdrop" / "py.typed"}
+    for folder, pattern, place in (
+        ("sdrop", "*.py", Path()),
+        ("recipes", "*.py", Path("recipes")),
+        ("conf", "*.yaml", Path("conf")),
+    ):
+        for path in (REPOSITORY / folder).rglob(pattern):
+            wanted[str(place / path.relative_to(REPOSITORY / folder))] = path
+    packed = {
+        str(p.relative_to(wheel / "sdrop")) for p in (wheel / "sdrop").rglob("*") if p.is_file()
+    }
+    assert packed == set(wanted)
+    tops = {path.name for path in wheel.iterdir() if not path.name.endswith(".dist-info")}
+    assert tops == {"sdrop"}
+
+
+def test_recipes_import_from_the_wheel_and_need_no_checkout(wheel, tmp_path):
+    program = (
+        "import sys, sdrop.recipes.ptb as recipe\n"
+        "assert 'recipes' not in sys.modules\n"
+        "print(recipe.__file__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(wheel), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()) == wheel / "sdrop" / "recipes" / "ptb.py"
