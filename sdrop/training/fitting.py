@@ -106,8 +106,10 @@ def fit(
 
     Raises:
         CheckpointError: if `resume` cannot be used, or the folder holds a run already.
+        ValueError, ImportError: for an unknown logger, or one that is not installed.
         NonFiniteError: before the update of a step whose loss or gradient is not finite.
     """
+    check_loggers(loggers)
     checkpoint = _claim(run_folder, resume, fabric)
     wrapped, wrapped_optimizer = fabric.setup(model, optimizer)
     module: nn.Module = name_sites(wrapped.module).train()
@@ -224,7 +226,6 @@ def _loggers(
     stack: ExitStack,
 ) -> list[MetricLogger]:
     """The loggers of the first rank, closed with the stack; other ranks have none."""
-    check_loggers(names)
     if not fabric.is_global_zero:
         return []
     opened = open_loggers(names, run_folder, metric, keep=state.lines, step=state.step)

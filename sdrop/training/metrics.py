@@ -11,6 +11,7 @@ import io
 import json
 import math
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -93,18 +94,11 @@ class TensorBoard:
     Args:
         folder: where the event files go.
         step: the step that the run starts after.
-
-    Raises:
-        ImportError: if tensorboard is not installed.
     """
 
     def __init__(self, folder: Path, step: int) -> None:
-        try:
-            from torch.utils.tensorboard.writer import SummaryWriter
-        except ImportError:
-            raise ImportError(
-                "logger=tensorboard needs the package tensorboard: pip install 'sdrop[tensorboard]'"
-            ) from None
+        from torch.utils.tensorboard.writer import SummaryWriter  # slow to import
+
         purge = step + 1 if step else None
         self._writer: Any = SummaryWriter(str(folder), purge_step=purge)
 
@@ -133,8 +127,7 @@ def open_loggers(
         step: step that the run starts after.
 
     Raises:
-        ValueError: for another name.
-        ImportError: if tensorboard is asked for and not installed.
+        ValueError, ImportError: as `check_loggers`.
     """
     check_loggers(names)
     loggers: list[MetricLogger] = [JsonLines(run_folder.metrics, keep)]
@@ -146,10 +139,19 @@ def open_loggers(
 
 
 def check_loggers(names: Sequence[str]) -> None:
-    """Raises ValueError for a name that is no logger's."""
+    """Whether these loggers can be opened.
+
+    Raises:
+        ValueError: for a name that is no logger's.
+        ImportError: for `"tensorboard"` where that is not installed.
+    """
     for name in names:
         if name not in LOGGERS:
             raise ValueError(f"logger={name!r}: expected any of {', '.join(LOGGERS)}")
+    if "tensorboard" in names and find_spec("tensorboard") is None:
+        raise ImportError(
+            "logger=tensorboard needs the package tensorboard: pip install 'sdrop[tensorboard]'"
+        )
 
 
 def read_metrics(path: Path) -> list[Report]:
