@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from sdrop.ops import linear as _linear_ops
+from sdrop.ops import linear_cross_entropy as _loss_ops
 from sdrop.ops import lstm as _lstm_ops
 from sdrop.ops.masks import KEEP_ALL, Mask, draw_mask
 
-__all__ = ["KEEP_ALL", "Mask", "draw_mask", "linear", "lstm"]
+__all__ = ["KEEP_ALL", "Mask", "draw_mask", "linear", "linear_cross_entropy", "lstm"]
 
 
 def lstm(
@@ -96,6 +97,41 @@ def linear(
     batch = input.shape[1] if batch_sizes is None else None
     _check_mask("mask", mask, steps, batch, weight.shape[1])
     return _linear_ops.linear(input, weight, bias, mask, batch_sizes)
+
+
+def linear_cross_entropy(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    mask: Mask = KEEP_ALL,
+    *,
+    batch_sizes: Tensor | None = None,
+    ignore_index: int = -100,
+) -> Tensor:
+    """The mean cross-entropy of `drop(input) weight^T + bias`, whose scores are written once.
+
+    Args:
+        input, weight, bias, mask, batch_sizes: as for `linear`.
+        target: (T, B), or with `batch_sizes` (N,), int64 class ids.
+        ignore_index: a target that is not counted.
+
+    Returns:
+        0-dim, in float32 where the input is of half precision; NaN if no target is counted.
+
+    Raises:
+        ValueError: where mask or target do not fit the input.
+    """
+    steps = input.shape[0] if batch_sizes is None else batch_sizes.shape[0]
+    batch = input.shape[1] if batch_sizes is None else None
+    _check_mask("mask", mask, steps, batch, weight.shape[1])
+    if target.shape != input.shape[:-1]:
+        raise ValueError(
+            f"target: expected shape {tuple(input.shape[:-1])}, got {tuple(target.shape)}"
+        )
+    return _loss_ops.linear_cross_entropy(
+        input, weight, bias, target, mask, batch_sizes, ignore_index
+    )
 
 
 def _check_mask(name: str, mask: Mask, steps: int, batch: int | None, size: int) -> None:

@@ -90,7 +90,7 @@ class LanguageModel(nn.Module):
             hidden_size, vocabulary_size, dropout=rates.output, pattern=pattern, backend=backend
         )
         if tie_weights:
-            self.decoder.weight = self.embedding.weight
+            self.embedding.weight = self.decoder.weight  # K-major, as the packed GEMMs want it
         self.reset_parameters(init_range)
 
     @torch.no_grad()
@@ -113,11 +113,8 @@ class LanguageModel(nn.Module):
             the mean negative log-likelihood a counted word, in nats, and the state, which still
             hangs in the graph: detach it between windows.
         """
-        logits, state = self.logits(input, state)
-        loss = nn.functional.cross_entropy(
-            logits.flatten(0, 1), target.flatten(), ignore_index=IGNORED_TARGET
-        )
-        return loss, state
+        output, state = self.lstm(self.embedding(input), state)
+        return self.decoder.cross_entropy(output, target, ignore_index=IGNORED_TARGET), state
 
     def logits(self, input: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """(T, B) word ids to (T, B, V) scores of the next word, and the state."""

@@ -16,6 +16,7 @@ from sdrop.nn.arguments import check_like_weight, check_pattern, check_size
 from sdrop.nn.autocast import autocast_to
 from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
 from sdrop.nn.sequences import SequenceRows, site_mask
+from sdrop.ops.masks import Mask
 from sdrop.pattern import DropoutPattern, check_rate
 
 
@@ -77,17 +78,62 @@ class Linear(SiteModule, nn.Linear):
             self._check_input(input)
             return nn.functional.linear(input, self.weight, self.bias)
         rows = SequenceRows.of(self, input, self.batch_first)
+        data, weight, bias, mask = self._operands(rows)
+        output = functional.linear(data, weight, bias, mask, batch_sizes=rows.batch_sizes)
+        return rows.restore(output)
+
+    def cross_entropy(
+        self, input: Tensor | PackedSequence, target: Tensor, *, ignore_index: int = -100
+    ) -> Tensor:
+        """The mean cross-entropy of the output, as `F.cross_entropy(self(input), target)`.
+
+        The scores are written once instead of three times, which counts for large vocabularies.
+
+        Args:
+            input: as for `forward`.
+            target: class ids, int64, of the input's shape without the features: (T, B), (B, T)
+                with `batch_first`, (N,) for the rows of a `PackedSequence`, (B,) for a step.
+            ignore_index: a target that is not counted.
+
+        Returns:
+            0-dim, in float32 where the input is of half precision; NaN if no target is counted.
+
+        Raises:
+            RuntimeError: where the target's shape is not the input's.
+        """
+        rows = SequenceRows.of(self, input, self.batch_first)
+        shape = input.data.shape[:-1] if isinstance(input, PackedSequence) else input.shape[:-1]
+        if target.shape != shape:
+            raise RuntimeError(
+                f"Linear.cross_entropy: expected a target of shape {tuple(shape)}, one class an "
+                f"output, got {tuple(target.shape)}"
+            )
+        if rows.form == "batch_first":
+            target = target.transpose(0, 1)
+        target = target.reshape(rows.data.shape[:-1])
+        data, weight, bias, mask = self._operands(rows)
+        return functional.linear_cross_entropy(
+            data,
+            weight,
+            bias,
+            target,
+            mask,
+            batch_sizes=rows.batch_sizes,
+            ignore_index=ignore_index,
+        )
+
+    def _operands(self, rows: SequenceRows) -> tuple[Tensor, Tensor, Tensor | None, Mask]:
+        """Input, weight and bias in the dtype to compute in, and what is kept in this call."""
         self._check_input(rows.data)
         if not torch.compiler.is_compiling():
             warn_if_not_k_major(self, [self.weight])
+        mask = functional.KEEP_ALL
         if self.training and self.dropout > 0.0:
             mask = site_mask(self, self.dropout, self.pattern, rows)
-        else:
-            mask = functional.KEEP_ALL
         data, weight, bias = autocast_to(rows.data, self.weight, self.bias)
-        mask = mask if mask.mask is None else mask._replace(mask=mask.mask.to(data.dtype))
-        output = functional.linear(data, weight, bias, mask, batch_sizes=rows.batch_sizes)
-        return rows.restore(output)
+        if mask.mask is not None:
+            mask = mask._replace(mask=mask.mask.to(data.dtype))
+        return data, weight, bias, mask
 
     def _check_input(self, input: Tensor) -> None:
         if input.dim() == 0 or input.shape[-1] != self.in_features:
