@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -40,13 +40,18 @@ def launch(recipe: str, main: Task, told: tuple[type[Exception], ...] = ()) -> N
     if arguments.hydra_help or arguments.shell_completion:
         _run_hydra(recipe, main)
         return
+    if arguments.config_dir or arguments.config_path or arguments.config_name:
+        _leave(
+            ["Options of your own: `python -m sdrop copy-recipe` makes a copy of conf/ to edit."]
+        )
     overrides = _checked(recipe, arguments.overrides, sweep=arguments.multirun)
     if arguments.help:
         print(_help(recipe, main, overrides))
         return
     flags = [each for each in sys.argv[1:] if each not in arguments.overrides]
     sys.argv[1:] = [*flags, *overrides]
-    task = _Told(main, (Mistake, *told))
+    existing = [] if arguments.multirun else _folders_before(recipe, overrides)
+    task = _Told(main, (Mistake, *told), existing)
     if _rank() == 0:
         _run_hydra(recipe, task.run_in_hydra)
     else:  # one process alone makes the run folder and tells the others where it is
@@ -67,14 +72,23 @@ def _help(recipe: str, main: Task, overrides: list[str]) -> str:
 
 
 class _Told:
-    """A task whose expected failures are told, not raised, and leave no empty folder behind."""
+    """A task whose expected failures are told, not raised, and leave no empty folder behind.
 
-    def __init__(self, main: Task, told: tuple[type[Exception], ...]) -> None:
-        self.main, self.told, self.failed = main, told, False
+    Args:
+        main: the task.
+        told: the exceptions that are expected.
+        existing: folders that were there before the run folder was made.
+    """
+
+    def __init__(self, main: Task, told: tuple[type[Exception], ...], existing: list[Path]) -> None:
+        self.main, self.told, self.existing, self.failed = main, told, existing, False
 
     def run_in_hydra(self, config: DictConfig) -> float | None:
         result = self.run(config)
-        _remove_if_empty(Path(HydraConfig.get().runtime.output_dir))
+        folder = Path(HydraConfig.get().runtime.output_dir)
+        while folder not in self.existing and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+            folder = folder.parent
         return result
 
     def run(self, config: DictConfig) -> float | None:
@@ -91,30 +105,28 @@ def _checked(recipe: str, overrides: list[str], *, sweep: bool) -> list[str]:
     if sweep and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         _leave(["-m starts one run after the other: leave out either -m or torchrun."])
     if not sweep:
-        overrides = [_free_text(each) for each in overrides]
-    mistakes = find_mistakes(recipe, overrides, sweep=sweep)
-    if not mistakes and not sweep:
         try:
-            overrides = with_recalled(overrides)
-            mistakes = find_mistakes(recipe, overrides)
+            overrides = with_recalled([_free_text(each) for each in overrides])
         except Mistake as mistake:
-            mistakes = [str(mistake)]
-    if not mistakes and not sweep:
-        mistakes = _no_place(compose(recipe, overrides, with_hydra=True).hydra.run.dir)
+            _leave([str(mistake)])
+    mistakes = find_mistakes(recipe, overrides, sweep=sweep)
     if mistakes:
         _leave(mistakes)
     return overrides
 
 
-def _no_place(folder: str) -> list[str]:
-    """Say so where the run folder cannot be made."""
-    there = next(each for each in (Path(folder), *Path(folder).absolute().parents) if each.exists())
-    if there.is_dir() and os.access(there, os.W_OK):
-        return []
-    return [
-        f"hydra.run.dir={folder}: cannot be made, since {there} is no folder that can be written "
-        "to. Choose another place."
-    ]
+def _folders_before(recipe: str, overrides: list[str]) -> list[Path]:
+    """Return what is there of the run folder and those above it; leave where it cannot be made."""
+    folder = Path(compose(recipe, overrides, with_hydra=True).hydra.run.dir).absolute()
+    existing = [each for each in (folder, *folder.parents) if each.exists()]
+    if not existing[0].is_dir() or not os.access(existing[0], os.W_OK):
+        _leave(
+            [
+                f"hydra.run.dir={folder}: cannot be made, since {existing[0]} is no folder that "
+                "can be written to. Choose another place."
+            ]
+        )
+    return existing
 
 
 def _free_text(override: str) -> str:
@@ -126,7 +138,7 @@ def _free_text(override: str) -> str:
     return f"{key}={quoted(value)}"
 
 
-def _leave(mistakes: list[str]) -> None:
+def _leave(mistakes: list[str]) -> NoReturn:
     if _rank() > 0:
         time.sleep(_LAST_WORDS)  # leaving first would end the process that tells the mistakes
     else:
@@ -138,13 +150,6 @@ def _leave(mistakes: list[str]) -> None:
 
 def _rank() -> int:
     return int(os.environ.get("RANK", "0"))
-
-
-def _remove_if_empty(folder: Path) -> None:
-    """Remove the folder that Hydra made, and those above it, as far as nothing is in them."""
-    while folder != Path.cwd() and folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-        folder = folder.parent
 
 
 def _run_hydra(recipe: str, main: Callable[..., Any]) -> None:

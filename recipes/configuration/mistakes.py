@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from .checks import contradictions
 from .compose import compose, conf_folder, groups
 from .nearest import hint
-from .option import complaints
+from .option import absolute_paths, complaints
 from .schema import SCHEMAS
 
 _JOBS_CHECKED = 100  # of a sweep: composing one takes some 50 ms
@@ -55,6 +55,8 @@ def find_mistakes(recipe: str, overrides: Sequence[str], *, sweep: bool = False)
 
 def _jobs(given: list[Override]) -> list[list[Override]]:
     """Return the overrides of each run of a sweep; those of the one run where nothing is swept."""
+    if not any(each.is_sweep_override() for each in given):
+        return [given]
     parser = OverridesParser.create(GlobalHydra.instance().config_loader())
     given = parser.parse_overrides([each.input_line or "" for each in given])  # globs need conf/
     listed = [each for each in given if not each.is_interval_sweep()]  # a sweeper draws from those
@@ -90,8 +92,13 @@ def check(config: DictConfig) -> list[str]:
 
 
 def as_options(config: DictConfig) -> Any:
-    """Return the dataclasses of `schema` that a composed configuration stands for."""
-    return OmegaConf.to_object(config)
+    """Return the dataclasses of `schema` that a composed configuration stands for.
+
+    Relative paths become absolute, so the options mean the same in any working directory.
+    """
+    options = OmegaConf.to_object(config)
+    absolute_paths(options)
+    return options
 
 
 def _wrong_choice(override: Override) -> Iterator[str]:
@@ -212,7 +219,8 @@ def _bad_syntax(overrides: Sequence[str], error: HydraException) -> str:
 
 
 def _last_words(error: BaseException) -> str:
+    """What is said at the root of an error: two lines of it, for Hydra puts the key second."""
     causes = [error]
     while causes[-1].__cause__ is not None:
         causes.append(causes[-1].__cause__)
-    return "\n  ".join(str(each).splitlines()[0] for each in causes if str(each))
+    return "\n  ".join(line for each in causes for line in str(each).splitlines()[:2])

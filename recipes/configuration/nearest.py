@@ -17,7 +17,8 @@ def nearest(given: str, known: Iterable[str]) -> str | None:
     same_tail = [name for name in names if _tail(name) == tail]
     close_tails = difflib.get_close_matches(tail, [_tail(name) for name in names], cutoff=0.6)
     close = difflib.get_close_matches(given, names, cutoff=0.6)
-    candidates = same_tail or close + [name for name in names if _tail(name) in close_tails]
+    begun = [name for name in names if given and name.startswith(given)]
+    candidates = same_tail or close + begun + [name for name in names if _tail(name) in close_tails]
     return max(candidates, key=lambda name: _likeness(given, name), default=None)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
+from hydra.errors import HydraException
 
 from .compose import groups
 from .mistakes import Mistake
@@ -34,7 +35,10 @@ def with_recalled(overrides: Sequence[str]) -> list[str]:
     Raises:
         Mistake: `resume=auto` without `hydra.run.dir=`, or a run whose config.yaml cannot be read.
     """
-    given = {each.get_key_element(): each for each in _parsed(overrides)}
+    try:
+        given = {each.get_key_element(): each for each in _parsed(overrides)}
+    except HydraException:  # a slip of the pen, told when the options are checked
+        return list(overrides)
     folder = _run_that_is_named(given)
     if folder is None or not (folder / CONFIG_FILE).exists():
         return list(overrides)

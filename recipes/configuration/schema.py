@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -248,6 +249,7 @@ SCHEMAS: dict[str, dict[str, type]] = {
 }
 
 
+@functools.cache
 def register_schema() -> None:
     """Give Hydra each dataclass as `GROUP/NAME_options`, for the YAML files to build upon."""
     store: Any = ConfigStore.instance()
