@@ -54,7 +54,7 @@ def copy_recipe(recipe: str, folder: Path) -> None:
 
 
 def _source() -> Path:
-    """Where `recipes` and `conf` lie: beside the package in a checkout, inside it when installed."""
+    """Where `recipes` and `conf` lie: inside the installed package, beside it in a checkout."""
     inside = (_PACKAGE / "recipes").is_dir()
     return _PACKAGE if inside else _PACKAGE.parent
 
