@@ -50,7 +50,9 @@ def _linear(
     output = product.all_steps(input.reshape(-1, input.shape[-1]))
     if bias is not None:
         output += bias
-    return output.view(*input.shape[:-1], weight.shape[0])
+    # Not view: autograd forbids writing in place, as relu_ does, to a view from an operator.
+    whole: Tensor = torch.ops.aten._unsafe_view(output, [*input.shape[:-1], weight.shape[0]])
+    return whole
 
 
 @_linear.register_fake

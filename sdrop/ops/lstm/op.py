@@ -43,8 +43,9 @@ def _lstm(
         Mask(hidden_kept, hidden_mask, hidden_scale),
         Steps.of(input, batch_sizes, reverse),
     )
-    shape = (*input.shape[:-1], output.shape[1])
-    return output.view(shape), h_n, c_n, saved.gates, saved.cells
+    # Not view: autograd forbids writing in place, as relu_ does, to a view from an operator.
+    output = torch.ops.aten._unsafe_view(output, [*input.shape[:-1], output.shape[1]])
+    return output, h_n, c_n, saved.gates, saved.cells
 
 
 @_lstm.register_fake
