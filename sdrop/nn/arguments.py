@@ -103,3 +103,22 @@ def check_packed(module: str, packed: PackedSequence) -> None:
             f"{module}: expected batch_sizes that do not grow and add up to the {shape[0]} rows of "
             f"the packed data, got {sizes}; build it by torch.nn.utils.rnn.pack_padded_sequence"
         )
+
+
+def check_target(what: str, target: object, shape: torch.Size, device: torch.device) -> None:
+    """Raises where `target` is not an int64 tensor of `shape` on `device`."""
+    if not isinstance(target, Tensor):
+        raise TypeError(f"{what}: expected a tensor of class ids, got {type(target).__name__}")
+    if target.dtype != torch.int64:
+        raise ValueError(
+            f"{what}: expected class ids of torch.int64, got {target.dtype}: use target.long()"
+        )
+    if target.shape != shape:
+        raise RuntimeError(
+            f"{what}: expected a target of shape {tuple(shape)}, one class an output, got "
+            f"{tuple(target.shape)}"
+        )
+    if target.device != device:
+        raise RuntimeError(
+            f"{what}: the target is on {target.device}, the input on {device}: move one of them"
+        )

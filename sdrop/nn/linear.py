@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 from sdrop import functional
 from sdrop.backends import check_backend
 from sdrop.keys import SiteModule
-from sdrop.nn.arguments import check_like_weight, check_pattern, check_size
+from sdrop.nn.arguments import check_like_weight, check_pattern, check_size, check_target
 from sdrop.nn.autocast import autocast_to
 from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
 from sdrop.nn.sequences import SequenceRows, site_mask
@@ -99,15 +99,13 @@ class Linear(SiteModule, nn.Linear):
             0-dim, in float32 where the input is of half precision; NaN if no target is counted.
 
         Raises:
-            RuntimeError: where the target's shape is not the input's.
+            RuntimeError: where the target's shape or device is not the input's, and for a class
+                that is none.
+            TypeError, ValueError: for a target that is no tensor or of another dtype.
         """
         rows = SequenceRows.of(self, input, self.batch_first)
         shape = input.data.shape[:-1] if isinstance(input, PackedSequence) else input.shape[:-1]
-        if target.shape != shape:
-            raise RuntimeError(
-                f"Linear.cross_entropy: expected a target of shape {tuple(shape)}, one class an "
-                f"output, got {tuple(target.shape)}"
-            )
+        check_target("Linear.cross_entropy", target, shape, rows.data.device)
         if rows.form == "batch_first":
             target = target.transpose(0, 1)
         target = target.reshape(rows.data.shape[:-1])

@@ -78,7 +78,8 @@ def _linear_cross_entropy(
     target = target.reshape(-1)
     count = (target != ignore_index).sum()
     losses = _losses(logits, target, ignore_index, want_grad=want_grad)
-    grad_logits = logits.view(*input.shape[:-1], -1) if want_grad else logits.new_empty(0)
+    shape = (*input.shape[:-1], weight.shape[0])
+    grad_logits = logits.view(shape) if want_grad else logits.new_empty(0)
     return losses.sum() / count, grad_logits, count
 
 
@@ -121,7 +122,7 @@ def _differentiate(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor 
         grad_logits, input, weight, kept, mask, ctx.scale, batch_sizes
     )
     # The factor goes on three small results rather than on the logits.
-    factor = grad_loss / count
+    factor = grad_loss / count.clamp(min=1)  # none counted: the loss is NaN, its gradients are 0
     grad_input, grad_weight, grad_bias = (
         (g.t() * factor).t() if g.dim() == 2 else g * factor for g in grads
     )
