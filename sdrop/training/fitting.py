@@ -91,7 +91,8 @@ def fit(
         optimizer: the plain optimizer over the model's parameters.
         schedule: the factor on the learning rate in each epoch.
         train_batches: this rank's share of the training data.
-        validate: evaluates `model`, which is in evaluation mode then; called on every rank.
+        validate: evaluates `model`, which is in evaluation mode then, in the run's precision;
+            called on every rank.
         settings: how long, how far, how often.
         run_folder: where everything is written.
         seed: masks and generators go by it. A resumed run keeps its checkpoint's.

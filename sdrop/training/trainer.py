@@ -128,7 +128,7 @@ class Trainer:
         if self.state.history and self.state.history[-1].step == self.state.step:
             return
         started = time.perf_counter()
-        with self.stopwatch.paused(), evaluating(self.module):
+        with self.stopwatch.paused(), evaluating(self.module), self.fabric.autocast():
             # One rank's word holds for all, or rounding could let only some of them stop.
             evaluation = self.fabric.broadcast(self.evaluate())
         seconds = time.perf_counter() - started

@@ -38,9 +38,9 @@ class Mean(nn.Module):
         return self.part.weight.mean(), None
 
 
-def train(folder, model, validate, metric=BLEU, batches=None, **settings):
+def train(folder, model, validate, metric=BLEU, batches=None, precision="32-true", **settings):
     return fit(
-        make_fabric("cpu"),
+        make_fabric("cpu", precision),
         model,
         sgd(model.parameters(), 0.1),
         constant(),
@@ -83,6 +83,19 @@ def test_validation_sees_evaluation_mode_and_training_mode_comes_back(tmp_path):
     train(tmp_path, model, validate)
     assert seen == [(False, False, False)] * 2
     assert set(model.modes) == {(True, True)}
+
+
+@pytest.mark.usefixtures("no_curves")
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_validation_is_in_the_precision_of_the_run(precision, tmp_path):
+    seen = []
+
+    def validate():
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return Evaluation(1.0, 10, {"bleu": 0.0})
+
+    train(tmp_path, Mean(), validate, precision=precision)
+    assert seen == [precision == "bf16-mixed"] * 2
 
 
 @pytest.mark.usefixtures("no_curves")

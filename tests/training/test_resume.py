@@ -57,7 +57,11 @@ OPTIONS = {
     "sgd": {},
     "adam": {"optimizer": "adam"},
     "accumulation": {"gradient_accumulation_steps": 2, "log_every_steps": 1},
-    "validation_within_the_epoch": {"validate_every_steps": 2, "validate_every_epochs": 2},
+    "validation_within_the_epoch": {
+        "validate_every_steps": 1,
+        "validate_every_epochs": 2,
+        "schedule": "decay_on_plateau",  # which must not see the validations of its own epoch
+    },
 }
 
 

@@ -15,11 +15,13 @@ import sdrop
 from sdrop.data.batches import BpttBatches
 from sdrop.evaluation import perplexity
 from sdrop.training import (
+    PERPLEXITY,
     FitResult,
     RunFolder,
     TrainerSettings,
     adam,
     decay_after,
+    decay_on_plateau,
     fit,
     make_fabric,
     read_metrics,
@@ -68,6 +70,7 @@ def run(
     seed: int = 3,
     resume: str | None = None,
     optimizer: str = "sgd",
+    schedule: str = "decay_after",
     precision: str = "32-true",
     max_epochs: int = 2,
     loggers: tuple[str, ...] = ("jsonl",),
@@ -87,7 +90,7 @@ def run(
         fabric,
         model,
         chosen,
-        decay_after(1, 0.5),
+        decay_after(1, 0.5) if schedule == "decay_after" else decay_on_plateau(PERPLEXITY),
         batches or tiny_batches(fabric.global_rank, fabric.world_size),
         lambda: perplexity(model, valid, fabric.device),
         TrainerSettings(max_epochs=max_epochs, **{"log_every_steps": 2, **settings}),
