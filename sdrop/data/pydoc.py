@@ -1,6 +1,6 @@
 """The embedded corpus: the documentation topics that every Python carries in `pydoc_data`.
 
-About 77,000 words of English prose and code; no download and no licence to agree to. It changes
+About 80,000 words of English prose and code; no download and no licence to agree to. It changes
 with Python's version, so perplexities on it compare only within one `Corpus.signature`.
 """
 
