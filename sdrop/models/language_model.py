@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
 
 from sdrop.nn import LSTM, Linear
+from sdrop.nn.arguments import check_size
 from sdrop.pattern import DropoutPattern, check_rate
 
 State = tuple[Tensor, Tensor]
@@ -52,7 +54,7 @@ class LanguageModel(nn.Module):
         backend: of the LSTM and the decoder.
 
     Raises:
-        ValueError: for tied weights of different sizes.
+        ValueError, TypeError: for sizes below 1, a range below 0, tied weights of different sizes.
     """
 
     def __init__(
@@ -69,11 +71,16 @@ class LanguageModel(nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
+        sizes = {"vocabulary_size": vocabulary_size, "embedding_dim": embedding_dim}
+        for name, size in (sizes | {"hidden_size": hidden_size, "num_layers": num_layers}).items():
+            check_size("LanguageModel", name, size, at_least=1)
         if tie_weights and embedding_dim != hidden_size:
             raise ValueError(
                 f"tie_weights needs embedding_dim = hidden_size, got embedding_dim={embedding_dim} "
                 f"and hidden_size={hidden_size}"
             )
+        if not isinstance(rates, DropoutRates | None):
+            raise TypeError(f"LanguageModel: expected rates to be DropoutRates, got {rates!r}")
         rates = rates or DropoutRates()
         self.embedding = nn.Embedding(vocabulary_size, embedding_dim)
         self.lstm = LSTM(
@@ -95,7 +102,15 @@ class LanguageModel(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self, init_range: float) -> None:
-        """Draws all parameters from U(-init_range, init_range)."""
+        """Draws all parameters from U(-init_range, init_range).
+
+        Raises:
+            ValueError: where the range is negative, infinite or NaN.
+        """
+        if not 0.0 <= init_range < math.inf:
+            raise ValueError(
+                f"LanguageModel: expected init_range to be a number >= 0, got {init_range}"
+            )
         for parameter in self.parameters():
             parameter.uniform_(-init_range, init_range)
 
@@ -112,11 +127,25 @@ class LanguageModel(nn.Module):
         Returns:
             the mean negative log-likelihood a counted word, in nats, and the state, which still
             hangs in the graph: detach it between windows.
+
+        Raises:
+            RuntimeError: for ids that are not (T, B) or on another device.
         """
-        output, state = self.lstm(self.embedding(input), state)
+        output, state = self._hidden(input, state)
         return self.decoder.cross_entropy(output, target, ignore_index=IGNORED_TARGET), state
 
     def logits(self, input: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """(T, B) word ids to (T, B, V) scores of the next word, and the state."""
-        output, state = self.lstm(self.embedding(input), state)
+        output, state = self._hidden(input, state)
         return self.decoder(output), state
+
+    def _hidden(self, input: Tensor, state: State | None) -> tuple[Tensor, State]:
+        """The last layer's output (T, B, H) and the state."""
+        device = self.embedding.weight.device
+        if input.dim() != 2 or input.device != device:
+            raise RuntimeError(
+                f"LanguageModel: expected word ids of shape (time, batch) on {device}, got shape "
+                f"{tuple(input.shape)} on {input.device}"
+            )
+        output, state = self.lstm(self.embedding(input), state)
+        return output, state

@@ -30,12 +30,12 @@ def check_pattern(module: str, pattern: object) -> DropoutPattern:
     return pattern
 
 
-def check_size(module: str, name: str, size: object) -> None:
-    """Raises TypeError where `size` is no integer, and ValueError where it is negative."""
+def check_size(module: str, name: str, size: object, at_least: int = 0) -> None:
+    """Raises TypeError where `size` is no integer, and ValueError where it is too small."""
     if isinstance(size, bool) or not isinstance(size, int):
         raise TypeError(f"{module}: expected {name} to be an integer, got {size!r}")
-    if size < 0:
-        raise ValueError(f"{module}: expected {name} to be at least 0, got {size}")
+    if size < at_least:
+        raise ValueError(f"{module}: expected {name} to be at least {at_least}, got {size}")
 
 
 @contextmanager
