@@ -128,7 +128,7 @@ class Adam(Optimizer):
     """Adam (weight decay as part of the gradient), or AdamW (decoupled weight decay)."""
 
     name: str = option("adam", choices=("adam", "adamw"))
-    lr: float = option(2e-3, more_than=0)
+    lr: float = option(3e-3, more_than=0)
     beta1: float = option(0.9, at_least=0, below=1)
     beta2: float = option(0.999, at_least=0, below=1)
     eps: float = option(1e-8, more_than=0)
@@ -154,7 +154,7 @@ class Decay(Schedule):
     """A flat start, then the learning rate divided once an epoch."""
 
     name: str = option("decay", choices=("decay",))
-    flat_epochs: int = option(4, at_least=1)  # epochs at the full rate
+    flat_epochs: int = option(5, at_least=1)  # epochs at the full rate
     divide_by: float = option(2.0, at_least=1)
 
 

@@ -151,7 +151,9 @@ def test_the_configuration_can_be_shown(type_in):
 
 def test_a_run_that_diverges_is_told_with_the_step(type_in, texts):
     code, _, err = type_in(
-        *texts, *QUICK[:2], "data.batch_size=4", "optimizer.lr=1e38", "trainer.max_grad_norm=null"
+        *texts,
+        *QUICK[:2],
+        *("data.batch_size=4", "optimizer=sgd", "optimizer.lr=1e38", "trainer.max_grad_norm=null"),
     )
     assert code == 1
     assert "step" in err

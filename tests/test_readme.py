@@ -1,0 +1,46 @@
+"""What the README says is so: snippets run, commands are right, files are there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from recipes.configuration import find_mistakes
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+README = (REPOSITORY / "README.md").read_text()
+SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+COMMANDS = re.findall(r"^    (python -m recipes\.ptb.*?)(?:\s+#.*)?$", README, re.MULTILINE)
+
+
+def test_the_snippets_run_as_printed_one_after_the_other():
+    names = {}
+    for snippet in SNIPPETS:
+        exec(compile(snippet, "README.md", "exec"), names)
+    assert names["scores"].shape == (35, 20, 10_000)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_have_no_mistake(command):
+    arguments = shlex.split(command)[3:]
+    overrides = [each for each in arguments if not each.startswith("-")]
+    assert find_mistakes("ptb", overrides, sweep="-m" in arguments) == []
+
+
+def test_the_files_that_are_linked_are_there():
+    links = re.findall(r"\]\((?!http)([^)]+)\)", README)
+    assert {"docs/masks.md", "docs/demo.png"} <= set(links)
+    for link in links:
+        assert (REPOSITORY / link).is_file(), link
+
+
+def test_the_choices_that_are_named_are_there():
+    named = set(re.findall(r"`(none|standard|variational|structured\w*)`", README))
+    assert named == {path.stem for path in (REPOSITORY / "conf" / "dropout").glob("*.yaml")}
+
+
+def test_make_knows_the_two_commands():
+    makefile = (REPOSITORY / "Makefile").read_text()
+    for target in re.findall(r"^    make (\w+)", README, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
