@@ -50,6 +50,16 @@ def type_in(monkeypatch, tmp_path, capsys):
     return type_in
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder with the package as the wheel lays it out."""
+    site = tmp_path_factory.mktemp("site packages")
+    shutil.copytree(REPOSITORY / "sdrop", site / "sdrop")
+    for name in ("recipes", "conf"):
+        shutil.copytree(REPOSITORY / name, site / "sdrop" / name)
+    return site
+
+
 def files(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
@@ -166,17 +176,11 @@ def test_a_checkout_runs_without_a_warning(tmp_path):
     assert files(tmp_path)[0] == "run"
 
 
-def test_an_installed_package_runs_in_its_own_layout(tmp_path):
-    site = tmp_path / "site packages"
-    shutil.copytree(REPOSITORY / "sdrop", site / "sdrop")
-    for name in ("recipes", "conf"):
-        shutil.copytree(REPOSITORY / name, site / "sdrop" / name)
-    module = ("-m", "sdrop.recipes.ptb", *QUICK, "hydra.run.dir=run")
-    done = python(*module, cwd=tmp_path, PYTHONPATH=str(site))
+def test_an_installed_package_runs_in_its_own_layout(installed, tmp_path, texts):
+    given = (*texts, *QUICK, "data.batch_size=4", "hydra.run.dir=run")
+    done = python("-m", "sdrop.recipes.ptb", *given, cwd=tmp_path, PYTHONPATH=str(installed))
     assert (done.returncode, done.stderr) == (0, "")
-    copied = python("-m", "sdrop", "copy-recipe", "ptb", "copy", cwd=tmp_path, PYTHONPATH=str(site))
-    assert copied.returncode == 0
-    assert (tmp_path / "copy" / "conf" / "ptb.yaml").exists()
+    assert (tmp_path / "run" / "summary.json").exists()
 
 
 def test_a_copied_recipe_runs_from_its_folder_with_its_own_options(tmp_path, capsys):
@@ -184,9 +188,16 @@ def test_a_copied_recipe_runs_from_its_folder_with_its_own_options(tmp_path, cap
     assert command.main(["copy-recipe", "ptb", str(folder)]) == 0
     config = folder / "conf" / "trainer" / "default.yaml"
     config.write_text(config.read_text() + "max_epochs: 3\n")
-    done = python("-m", "recipes.ptb", "--cfg", "job", cwd=folder, PYTHONPATH=str(REPOSITORY))
+    done = python("-m", "recipes.ptb", "--cfg", "job", cwd=folder)
     assert "max_epochs: 3" in done.stdout, done.stderr
-    assert "'" in capsys.readouterr().out  # the folder's name has a space, so it is quoted
+    assert f"'{folder}'" in capsys.readouterr().out  # the name has a space, so it is quoted
+
+
+def test_an_installed_package_copies_its_recipe(installed, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "_PACKAGE", installed / "sdrop")
+    command.copy_recipe("ptb", tmp_path / "copy")
+    assert (tmp_path / "copy" / "conf" / "ptb.yaml").exists()
+    assert (tmp_path / "copy" / "recipes" / "configuration" / "schema.py").exists()
 
 
 def test_copying_a_recipe_overwrites_nothing(tmp_path, capsys):

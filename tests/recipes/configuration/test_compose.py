@@ -1,5 +1,6 @@
 """What the YAML files in conf/ compose to."""
 
+import functools
 import re
 
 import pytest
@@ -33,6 +34,7 @@ PUBLISHED_RATES = {
 }
 
 
+@functools.cache
 def options(*overrides):
     return as_options(compose("ptb", overrides))
 

@@ -198,10 +198,10 @@ def test_every_mandatory_option_left_out_is_named():
         (["seed=1,2"], "Add -m"),
         (["dropout.input=${nowhere}"], "nowhere"),
         (["hydra/launcher=rocket"], "rocket"),
-        (["checkpoint=x"], "resume=x"),
+        (["checkpoint=x"], "write resume="),
         (["mode=evaluate", "checkpoint=x", "resume=y"], "write checkpoint=DIR"),
         (["model.tie_weights=true", "model.embedding_dim=5"], "needs equal sizes"),
-        (["optimizer.nesterov=true"], "add optimizer.momentum=0.9"),
+        (["optimizer=sgd", "optimizer.nesterov=true"], "add optimizer.momentum=0.9"),
     ],
 )
 def test_what_cannot_be_meant_is_told_with_what_to_write(given, wanted):
