@@ -86,7 +86,9 @@ class Linear(SiteModule, nn.Linear):
             mask = functional.KEEP_ALL
         data, weight, bias = autocast_to(rows.data, self.weight, self.bias)
         mask = mask if mask.mask is None else mask._replace(mask=mask.mask.to(data.dtype))
-        output = functional.linear(data, weight, bias, mask, batch_sizes=rows.batch_sizes)
+        output = functional.linear(
+            data, weight, bias, mask, batch_sizes=rows.batch_sizes, backend=self.backend
+        )
         return rows.restore(output)
 
     def _check_input(self, input: Tensor) -> None:
