@@ -221,15 +221,17 @@ void all_weight_gradients(const Site& site, const Steps& steps, Panels panels, R
   const auto parts = segments(site, steps);
   const RowPlaces places(steps);
   const auto starts =
-      offsets(parts, [](const Segment& part) { return part.rows * part.kept.count; });
+      offsets(parts, [](const Segment& part) {
+        return part.rows * round_up(part.kept.count, kAccumulatedRows);
+      });
   Buffer dropped(starts.back());
   parallel(run, parts.size(), site.size * steps.batch, [&](Index begin, Index end) {
     for (Index s = begin; s < end; ++s)
       for (Index i = 0; i < parts[s].rows; ++i) {
         const Index row = parts[s].first_row + i;
         drop_row(x_at(row), parts[s].kept,
-                 factors_at(site, places.step[row], places.column[row]),
-                 dropped.data() + starts[s] + i * parts[s].kept.count);
+                 factors_at(site, places.step[row], places.column[row]), i, parts[s].rows,
+                 dropped.data() + starts[s]);
       }
   });
   parallel(run, panels.count(), kept_work(parts) * kPanelWidth, [&](Index begin, Index end) {

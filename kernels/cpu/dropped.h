@@ -6,6 +6,7 @@
 
 #include "blocking.h"
 #include "buffer.h"
+#include "product.h"
 #include "transpose.h"
 
 namespace sdrop::SDROP_CAPABILITY {
@@ -112,13 +113,17 @@ inline void drop_transposed(const float* x, const Site& site, const RowPlaces& p
   }
 }
 
-// The kept elements of a row, one behind the other.
-inline void drop_row(const float* x, Kept kept, Factors factors, float* to) {
-  if (factors.each)
-    for (Index j = 0; j < kept.count; ++j)
-      to[j] = x[kept.neurons[j]] * factors.each[kept.neurons[j]];
-  else
-    for (Index j = 0; j < kept.count; ++j) to[j] = x[kept.neurons[j]] * factors.scale;
+// The kept elements of row `row` of `rows`, in groups of columns (see `grouped`).
+inline void drop_row(const float* x, Kept kept, Factors factors, Index row, Index rows,
+                     float* to) {
+  for (Index first = 0; first < kept.count; first += kAccumulatedRows) {
+    const Index height = std::min(kAccumulatedRows, kept.count - first);
+    float* group = to + grouped(first, rows) + row * kAccumulatedRows;
+    for (Index i = 0; i < height; ++i) {
+      const Index neuron = kept.neurons[first + i];
+      group[i] = x[neuron] * factors.at(neuron);
+    }
+  }
 }
 
 // The other way: gradients of the kept elements into a whole row, the others exactly 0.

@@ -56,25 +56,30 @@ void multiply_panel(Index rows, Index count, Weights weights, const float* a, In
 
 template <int Most>
 SDROP_INLINE void accumulate_some_rows(Index rows, Index count, const std::int32_t* kept,
-                                       const float* a, Index a_row, const float* b,
-                                       float* target) {
+                                       const float* a, const float* b, float* target) {
   if constexpr (Most > 1) {
-    if (rows < Most)
-      return accumulate_some_rows<Most - 1>(rows, count, kept, a, a_row, b, target);
+    if (rows < Most) return accumulate_some_rows<Most - 1>(rows, count, kept, a, b, target);
   }
-  accumulate_tile<Most>(count, kept, a, a_row, b, target);
+  accumulate_tile<Most>(count, kept, a, b, target);
 }
 
-// target[kept] += A^T B: A is (rows, kept_count), B (rows, panel), the target (size, panel).
+// Where column `column` of A begins, when its columns come in groups of a tile's height. Groups are
+// read from end to end; columns of a row-major A would be read a cache line a row, 64 streams at
+// B = 64, more than a processor follows.
+constexpr Index grouped(Index column, Index rows) {
+  return column / kAccumulatedRows * rows * kAccumulatedRows + column % kAccumulatedRows;
+}
+
+// target[kept] += A^T B: A is (kept_count / kAccumulatedRows, rows, kAccumulatedRows), B (rows,
+// kPanelWidth), the target (size, kPanelWidth). The next tile's targets are asked for meanwhile.
 inline void accumulate_panel(Index kept_count, const std::int32_t* kept, Index rows,
                              const float* a, const float* b, float* target) {
-  constexpr int kMost = tile_rows(kPanelVectors);
-  for (Index first = 0; first < kept_count; first += kMost) {
-    const Index height = std::min<Index>(kMost, kept_count - first);
-    for (Index ahead = first + kMost; ahead < std::min(first + 2 * kMost, kept_count); ++ahead)
-      for (int j = 0; j < kPanelVectors; ++j)
-        prefetch(target + kept[ahead] * kPanelWidth + j * kLanes);
-    accumulate_some_rows<kMost>(height, rows, kept + first, a + first, kept_count, b, target);
+  for (Index first = 0; first < kept_count; first += kAccumulatedRows) {
+    const Index height = std::min(kAccumulatedRows, kept_count - first);
+    for (Index ahead = first + height; ahead < std::min(first + 2 * height, kept_count); ++ahead)
+      for (Index j = 0; j < kPanelWidth; j += 16) prefetch(target + kept[ahead] * kPanelWidth + j);
+    accumulate_some_rows<kAccumulatedRows>(height, rows, kept + first, a + grouped(first, rows), b,
+                                           target);
   }
 }
 

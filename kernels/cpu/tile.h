@@ -116,16 +116,12 @@ SDROP_INLINE void add_outer_product(Vector (&sum)[Rows][Vectors], const Left& le
 }
 
 // target = start + A^T B over `count` rows. A, a chunk of transposed activations, is read element by
-// element (its columns are the tile's rows), B vector by vector.
+// element (its columns are the tile's rows), B vector by vector. The sum begins at zero and is added
+// in the end: rounding errors then grow with the length of a block, not with that of the whole sum.
 template <int Rows, int Vectors, typename Weights>
 __attribute__((noinline)) void multiply_tile(Index count, Weights weights, const float* a,
                                              Source start, Target target) {
-  Vector sum[Rows][Vectors];
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < Vectors; ++j)
-      sum[i][j] = load(start.data + i * start.row + j * start.vector);
+  Vector sum[Rows][Vectors] = {};
   for (Index k = 0; k < count; ++k) {
     const Index row = weights.index(k);
     weights.prefetch_ahead(k, a);
@@ -137,28 +133,30 @@ __attribute__((noinline)) void multiply_tile(Index count, Weights weights, const
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < Vectors; ++j)
-      store(target.data + i * target.row + j * target.vector, sum[i][j]);
+      store(target.data + i * target.row + j * target.vector,
+            sum[i][j] + load(start.data + i * start.row + j * start.vector));
 }
 
-// Row kept[i] of the target += sum over `count` rows of A and B; the tile's rows are columns of A.
+// Rows of the tile that sums up weight gradients.
+constexpr Index kAccumulatedRows = tile_rows(4);
+
+// Row kept[i] of the target += sum over `count` rows of A, (count, kAccumulatedRows), and B.
 template <int Rows>
 __attribute__((noinline)) void accumulate_tile(Index count, const std::int32_t* kept,
-                                               const float* a, Index a_row, const float* b,
-                                               float* target) {
+                                               const float* a, const float* b, float* target) {
   constexpr int kVectors = 4;
   constexpr Index kRow = kVectors * kLanes;
-  Vector sum[Rows][kVectors];
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) sum[i][j] = load(target + kept[i] * kRow + j * kLanes);
-  for (Index k = 0; k < count; ++k, a += a_row, b += kRow)
+  Vector sum[Rows][kVectors] = {};
+  for (Index k = 0; k < count; ++k, a += kAccumulatedRows, b += kRow)
     add_outer_product(
         sum, [&](int i) { return a[i]; }, [&](int j) { return b + j * kLanes; });
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) store(target + kept[i] * kRow + j * kLanes, sum[i][j]);
+    for (int j = 0; j < kVectors; ++j) {
+      float* to = target + kept[i] * kRow + j * kLanes;
+      store(to, sum[i][j] + load(to));
+    }
 }
 
 }  // namespace sdrop::SDROP_CAPABILITY
