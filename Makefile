@@ -19,7 +19,7 @@ setup: $(STAMP)
 
 # The stamp comes last, so an interrupted set-up is taken up again. Torch comes first and by its exact version: left
 # to choose, pip may take a build of several gigabytes.
-$(STAMP): pyproject.toml setup.py constraints.txt
+$(STAMP): pyproject.toml setup.py constraints.txt kernels/build.py $(wildcard kernels/cpu/*)
 	@rm -f $@
 	@$(RUN) pip --version >/dev/null 2>&1 || { \
 	  $(PYTHON) -c '$(CHECK_PYTHON)' && $(PYTHON) -m venv --clear $(VENV); }

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+from sdrop.ops.native import NATIVE
+
 Backend = Literal["auto", "reference", "cpu", "cuda"]
 
 AVAILABLE = "available"
-_NOT_BUILT = "missing: this version has no compiled {} kernels"
+_NO_CUDA = "missing: this version has no compiled CUDA kernels"
 
 
 def backends() -> dict[str, str]:
-    """The backends by name, each `"available"` or the reason why it is not.
+    """The backends by name, each `"available"` (and with what) or the reason why it is not.
 
-    `backend="auto"` takes the fastest that is available and fits: torch's own LSTM where no
-    recurrent dropout is at work and nothing else is faster, the reference ops elsewhere.
+    `backend="auto"` takes the fastest that is available and fits: on a CPU the compiled kernels
+    for float32, torch's own LSTM where nothing can be skipped and it is faster, and the reference
+    ops for all else.
     """
-    return {
-        "reference": AVAILABLE,
-        "cpu": _NOT_BUILT.format("CPU"),
-        "cuda": _NOT_BUILT.format("CUDA"),
-    }
+    if NATIVE.capability is None:
+        cpu = NATIVE.reason or "missing"
+    else:
+        cpu = f"{AVAILABLE} ({NATIVE.capability})"
+    return {"reference": AVAILABLE, "cpu": cpu, "cuda": _NO_CUDA}
 
 
 def check_backend(backend: str) -> Backend:
@@ -34,6 +37,6 @@ def check_backend(backend: str) -> Backend:
         expected = ", ".join(repr(name) for name in get_args(Backend))
         raise ValueError(f"backend={backend!r}: expected one of {expected}")
     status = AVAILABLE if backend == "auto" else backends()[backend]
-    if status != AVAILABLE:
+    if not status.startswith(AVAILABLE):
         raise RuntimeError(f'backend={backend!r} is {status}; use backend="auto"')
     return backend  # type: ignore[return-value]

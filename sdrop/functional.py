@@ -10,9 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sdrop.ops import linear as _linear_ops
-from sdrop.ops import linear_cross_entropy as _loss_ops
-from sdrop.ops import lstm as _lstm_ops
+from sdrop.ops import choice
 from sdrop.ops.masks import KEEP_ALL, Mask, draw_mask
 
 __all__ = ["KEEP_ALL", "Mask", "draw_mask", "linear", "linear_cross_entropy", "lstm"]
@@ -30,6 +28,7 @@ def lstm(
     hidden_mask: Mask = KEEP_ALL,
     batch_sizes: Tensor | None = None,
     reverse: bool = False,
+    backend: str = "auto",
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """One LSTM layer in one direction, with dropout in front of its two GEMMs.
 
@@ -44,18 +43,20 @@ def lstm(
         hidden_mask: what is kept of h_{t-1} on its way into the gates.
         batch_sizes: (T,) int64 on the CPU, as in `PackedSequence`.
         reverse: run from the last step to the first.
+        backend: "auto", "reference" or "cpu"; see `sdrop.backends()`.
 
     Returns:
         output, shaped as the input with P features, and (h_n (B, P), c_n (B, H)).
 
     Raises:
         ValueError: where a mask does not fit its activation.
+        RuntimeError: where `backend="cpu"` cannot take the arguments.
     """
     steps = input.shape[0] if batch_sizes is None else batch_sizes.shape[0]
     batch = hx[0].shape[0]
     _check_mask("input_mask", input_mask, steps, batch, weight_ih.shape[1])
     _check_mask("hidden_mask", hidden_mask, steps, batch, weight_hh.shape[1])
-    output, h_n, c_n = _lstm_ops.lstm(
+    output, h_n, c_n = choice.lstm(
         input,
         *hx,
         weight_ih,
@@ -66,6 +67,7 @@ def lstm(
         hidden_mask=hidden_mask,
         batch_sizes=batch_sizes,
         reverse=reverse,
+        backend=backend,
     )
     return output, (h_n, c_n)
 
@@ -77,6 +79,7 @@ def linear(
     mask: Mask = KEEP_ALL,
     *,
     batch_sizes: Tensor | None = None,
+    backend: str = "auto",
 ) -> Tensor:
     """`drop(input) weight^T + bias`.
 
@@ -86,17 +89,19 @@ def linear(
         bias: (out_features,).
         mask: what is kept of the input.
         batch_sizes: (T,) int64 on the CPU, as in `PackedSequence`.
+        backend: "auto", "reference" or "cpu"; see `sdrop.backends()`.
 
     Returns:
         the input's shape with `out_features` features.
 
     Raises:
         ValueError: where the mask does not fit the input.
+        RuntimeError: where `backend="cpu"` cannot take the arguments.
     """
     steps = input.shape[0] if batch_sizes is None else batch_sizes.shape[0]
     batch = input.shape[1] if batch_sizes is None else None
     _check_mask("mask", mask, steps, batch, weight.shape[1])
-    return _linear_ops.linear(input, weight, bias, mask, batch_sizes)
+    return choice.linear(input, weight, bias, mask, batch_sizes, backend)
 
 
 def linear_cross_entropy(
@@ -108,11 +113,12 @@ def linear_cross_entropy(
     *,
     batch_sizes: Tensor | None = None,
     ignore_index: int = -100,
+    backend: str = "auto",
 ) -> Tensor:
     """The mean cross-entropy of `drop(input) weight^T + bias`, whose scores are written once.
 
     Args:
-        input, weight, bias, mask, batch_sizes: as for `linear`.
+        input, weight, bias, mask, batch_sizes, backend: as for `linear`.
         target: (T, B), or with `batch_sizes` (N,), int64 class ids.
         ignore_index: a target that is not counted.
 
@@ -129,8 +135,8 @@ def linear_cross_entropy(
         raise ValueError(
             f"target: expected shape {tuple(input.shape[:-1])}, got {tuple(target.shape)}"
         )
-    return _loss_ops.linear_cross_entropy(
-        input, weight, bias, target, mask, batch_sizes, ignore_index
+    return choice.linear_cross_entropy(
+        input, weight, bias, target, mask, batch_sizes, ignore_index, backend
     )
 
 

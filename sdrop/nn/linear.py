@@ -79,7 +79,9 @@ class Linear(SiteModule, nn.Linear):
             return nn.functional.linear(input, self.weight, self.bias)
         rows = SequenceRows.of(self, input, self.batch_first)
         data, weight, bias, mask = self._operands(rows)
-        output = functional.linear(data, weight, bias, mask, batch_sizes=rows.batch_sizes)
+        output = functional.linear(
+            data, weight, bias, mask, batch_sizes=rows.batch_sizes, backend=self.backend
+        )
         return rows.restore(output)
 
     def cross_entropy(
@@ -118,6 +120,7 @@ class Linear(SiteModule, nn.Linear):
             mask,
             batch_sizes=rows.batch_sizes,
             ignore_index=ignore_index,
+            backend=self.backend,
         )
 
     def _operands(self, rows: SequenceRows) -> tuple[Tensor, Tensor, Tensor | None, Mask]:

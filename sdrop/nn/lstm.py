@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -205,7 +206,7 @@ class LSTM(SiteModule, nn.RNNBase):
             weights = [self._weights(layer, d, data) for d in range(self._directions)]
             states = slice(layer * self._directions, (layer + 1) * self._directions)
             dense = runs_dense(self.backend, data, weights, masks.hidden)
-            run = dense_layer if dense else _packed_layer
+            run = dense_layer if dense else partial(_packed_layer, self.backend)
             data, h, c = run(data, h_0[states], c_0[states], weights, masks, batch_sizes)
             last_h += h
             last_c += c
@@ -260,6 +261,7 @@ class LSTM(SiteModule, nn.RNNBase):
 
 
 def _packed_layer(
+    backend: str,
     data: Tensor,
     h_0: Tensor,
     c_0: Tensor,
@@ -282,6 +284,7 @@ def _packed_layer(
             hidden_mask=masks.hidden[direction],
             batch_sizes=batch_sizes,
             reverse=direction == 1,
+            backend=backend,
         )
         outputs.append(output)
         last_h.append(h)

@@ -99,6 +99,7 @@ class LSTMCell(SiteModule, nn.RNNCellBase):
             None if b_ih is None else b_ih + b_hh,
             input_mask=input_mask,
             hidden_mask=hidden_mask,
+            backend=self.backend,
         )
         return (h.squeeze(0), c.squeeze(0)) if unbatched else (h, c)
 

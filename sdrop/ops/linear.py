@@ -101,14 +101,14 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _differentiate(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
     input, weight, kept, mask, batch_sizes = ctx.saved_tensors
     if torch.is_grad_enabled():
-        return _differentiable_backward(ctx, grad_output)
+        return differentiable_backward(ctx, grad_output)
     grad_input, grad_weight, grad_bias = torch.ops.sdrop.linear_backward(
         grad_output, input, weight, kept, mask, ctx.scale, batch_sizes
     )
     return (grad_input, grad_weight, grad_bias if ctx.has_bias else None, *[None] * 4)
 
 
-def _differentiable_backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+def differentiable_backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
     """The backward pass in plain PyTorch, for `create_graph=True`."""
     input, weight, kept, mask, batch_sizes = ctx.saved_tensors
     rows, grad = input.reshape(-1, input.shape[-1]), grad_output.reshape(-1, weight.shape[0])

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sdrop.ops.linear import linear_equation
-from sdrop.ops.lstm.packed import SiteProduct, accumulation_dtype
-from sdrop.ops.lstm.steps import Steps
+from sdrop.ops.lstm.packed import accumulation_dtype
 from sdrop.ops.masks import Mask
 
 _BLOCK_ELEMENTS = 256 * 1024
@@ -69,12 +68,11 @@ def _linear_cross_entropy(
     batch_sizes: Tensor | None,
     ignore_index: int,
     want_grad: bool,
+    compiled: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    steps = Steps.of(input, batch_sizes, reverse=False)
-    product = SiteProduct(Mask(kept, mask, scale), weight.t(), steps)
-    logits = product.all_steps(input.reshape(-1, input.shape[-1]))
-    if bias is not None:
-        logits += bias
+    linear = torch.ops.sdrop.linear_cpu if compiled else torch.ops.sdrop.linear
+    scores = linear(input, weight, bias, kept, mask, scale, batch_sizes)
+    logits = scores.view(-1, scores.shape[-1])
     target = target.reshape(-1)
     count = (target != ignore_index).sum()
     losses = _losses(logits, target, ignore_index, want_grad=want_grad)
@@ -87,14 +85,15 @@ def _linear_cross_entropy(
 def _(
     input: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, *others: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    want_grad = others[-1]
+    want_grad = others[-2]
     logits = input.new_empty(*input.shape[:-1], weight.shape[0]) if want_grad else None
     loss = input.new_empty((), dtype=accumulation_dtype(input.dtype))
     return loss, input.new_empty(0) if logits is None else logits, target.new_empty(())
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    input, weight, bias, target, kept, mask, ctx.scale, batch_sizes, ctx.ignore_index, _ = inputs
+    input, weight, bias, target, kept, mask, ctx.scale, batch_sizes, *options = inputs
+    ctx.ignore_index, _, ctx.compiled = options
     ctx.has_bias = bias is not None
     ctx.save_for_backward(input, weight, bias, target, kept, mask, batch_sizes, *output[1:])
     ctx.set_materialize_grads(False)
@@ -102,7 +101,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
 
 def _differentiate(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
     if grad_loss is None:
-        return (None,) * 10
+        return (None,) * 11
     input, weight, bias, target, kept, mask, batch_sizes, grad_logits, count = ctx.saved_tensors
     if torch.is_grad_enabled():
         with torch.enable_grad():
@@ -117,20 +116,22 @@ def _differentiate(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor 
             )
         wanted = [t for t, n in zip((input, weight, bias), ctx.needs_input_grad, strict=False) if n]
         found = iter(torch.autograd.grad(loss, wanted, grad_loss, create_graph=True))
-        return (*(next(found) if n else None for n in ctx.needs_input_grad[:3]), *[None] * 7)
-    grads = torch.ops.sdrop.linear_backward(
-        grad_logits, input, weight, kept, mask, ctx.scale, batch_sizes
-    )
+        return (*(next(found) if n else None for n in ctx.needs_input_grad[:3]), *[None] * 8)
+    operands = (grad_logits, input, weight, kept, mask, ctx.scale, batch_sizes)
+    if ctx.compiled:
+        grads = torch.ops.sdrop.linear_cpu_backward(*operands, ctx.needs_input_grad[0])
+    else:
+        grads = torch.ops.sdrop.linear_backward(*operands)
     # The factor goes on three small results rather than on the logits.
     factor = grad_loss / count.clamp(min=1)  # none counted: the loss is NaN, its gradients are 0
     grad_input, grad_weight, grad_bias = (
         (g.t() * factor).t() if g.dim() == 2 else g * factor for g in grads
     )
     return (
-        grad_input.to(input.dtype),
+        grad_input.to(input.dtype) if ctx.needs_input_grad[0] else None,
         grad_weight.to(weight.dtype),
         grad_bias.to(weight.dtype) if ctx.has_bias else None,
-        *[None] * 7,
+        *[None] * 8,
     )
 
 
@@ -145,8 +146,13 @@ def linear_cross_entropy(
     mask: Mask,
     batch_sizes: Tensor | None = None,
     ignore_index: int = -100,
+    *,
+    compiled: bool = False,
 ) -> Tensor:
-    """Calls the operator; arguments and result as in `linear_cross_entropy_equation`."""
+    """Calls the operator; arguments and result as in `linear_cross_entropy_equation`.
+
+    `compiled` computes the three GEMMs by the compiled CPU kernels, which must be there.
+    """
     needs = [t for t in (input, weight, bias) if t is not None and t.requires_grad]
     loss, _, _ = torch.ops.sdrop.linear_cross_entropy(
         input,
@@ -159,6 +165,7 @@ def linear_cross_entropy(
         batch_sizes,
         ignore_index,
         torch.is_grad_enabled() and bool(needs),
+        compiled,
     )
     out: Tensor = loss
     return out

@@ -96,7 +96,7 @@ def test_weight_gradients_are_k_major():
 def test_the_op_passes_opcheck():
     (x, w, b), target, _ = problem(2, 2, 3, 4)
     leaves = [t.requires_grad_() for t in (x, w, b)]
-    arguments = (*leaves, target, None, None, 1.0, None, -100, True)
+    arguments = (*leaves, target, None, None, 1.0, None, -100, True, False)
     torch.library.opcheck(torch.ops.sdrop.linear_cross_entropy.default, arguments)
 
 

@@ -114,7 +114,7 @@ def _lstm_backward(
     return grads.x.view(input.shape), *grads[1:6], weight_hr_grad
 
 
-def _k_major(weight: Tensor) -> Tensor:
+def k_major_empty(weight: Tensor) -> Tensor:
     """An empty gradient laid out as the parameters are: the transpose of a contiguous tensor."""
     return weight.new_empty(weight.shape[1], weight.shape[0]).t()
 
@@ -136,10 +136,10 @@ def _(
         input.new_empty(input.shape),
         h_0.new_empty(h_0.shape),
         c_0.new_empty(c_0.shape),
-        _k_major(weight_ih),
-        _k_major(weight_hh),
+        k_major_empty(weight_ih),
+        k_major_empty(weight_hh),
         weight_ih.new_empty(weight_ih.shape[0]),
-        input.new_empty(0) if weight_hr is None else _k_major(weight_hr),
+        input.new_empty(0) if weight_hr is None else k_major_empty(weight_hr),
     )
 
 
@@ -160,7 +160,7 @@ def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]
     )
     arguments = (input, h_0, c_0, weight_ih, weight_hh, bias, weight_hr)
     if torch.is_grad_enabled():
-        found = _differentiable_backward(ctx, (grad_output, grad_h_n, grad_c_n), arguments, rest)
+        found = differentiable_backward(ctx, (grad_output, grad_h_n, grad_c_n), arguments, rest)
     else:
         *found, weight_hr_grad = torch.ops.sdrop.lstm_backward(
             grad_output,
@@ -185,7 +185,7 @@ def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]
     return (*found, *[None] * 8)
 
 
-def _differentiable_backward(
+def differentiable_backward(
     ctx: Any,
     grads: tuple[Tensor, ...],
     arguments: tuple[Tensor | None, ...],

@@ -1,0 +1,120 @@
+"""Builds the compiled CPU kernels into one shared library; called by setup.py, needs torch.
+
+The kernels are compiled once a capability from the same source; which one runs is decided when the
+library is loaded. The library uses torch's stable ABI and nothing of Python, so that it serves any
+Python and, from 2.10 on, any torch.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent / "cpu"
+JOBS = 2
+
+# Not -ffast-math: it would set flush-to-zero for the whole process and forget NaN.
+COMMON = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-g0", "-Wall", "-Wextra"]
+KERNEL = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
+TORCH = ["-O2", "-DTORCH_TARGET_VERSION=0x020a000000000000"]
+
+# Name -> flags and width of its vectors in bytes.
+PORTABLE = {"portable": ([], 16)}
+X86 = {
+    "avx2": (["-mavx2", "-mfma"], 32),
+    "avx512": (
+        [f"-mavx512{part}" for part in ("f", "vl", "dq", "bw")]
+        + ["-mavx2", "-mfma", "-mprefer-vector-width=512"],
+        64,
+    ),
+}
+
+
+class CannotBuildError(Exception):
+    """Why there is no library, in a line that `sdrop.backends()` can show."""
+
+
+def why_not() -> str | None:
+    """Why a build cannot even begin; None if it can."""
+    if not SOURCES.is_dir():
+        return "not built: the kernels' sources are not in this distribution"
+    if _compiler() is None:
+        return (
+            "not built: no C++ compiler was found when sdrop was installed; install g++ and run "
+            "`pip install --no-build-isolation` again"
+        )
+    if importlib.util.find_spec("torch") is None:
+        return (
+            "not built: torch could not be imported when sdrop was installed; install torch and "
+            "run `pip install --no-build-isolation`"
+        )
+    return None
+
+
+def build(library: Path, objects: Path) -> None:
+    """Compiles and links.
+
+    Args:
+        library: the file to write.
+        objects: a folder for intermediate files.
+
+    Raises:
+        CannotBuildError: where something is missing or the compiler fails.
+    """
+    reason = why_not()
+    if reason is not None:
+        raise CannotBuildError(reason)
+    objects.mkdir(parents=True, exist_ok=True)
+    library.parent.mkdir(parents=True, exist_ok=True)
+    commands = _compilations(objects)
+    with ThreadPoolExecutor(JOBS) as pool:
+        list(pool.map(_run, commands))
+    torch_folder = _torch_folder() / "lib"
+    new = library.with_suffix(".new")
+    link = [str(_compiler()), "-shared", "-s", "-o", str(new)]
+    link += [command[-1] for command in commands]
+    _run([*link, f"-L{torch_folder}", "-ltorch_cpu", "-lc10"])
+    new.replace(library)
+
+
+def _compilations(objects: Path) -> list[list[str]]:
+    """One command a translation unit, the object file last; the slowest first."""
+    is_x86 = platform.machine() in ("x86_64", "AMD64")
+    begin = [str(_compiler()), *COMMON, *(["-DSDROP_X86"] if is_x86 else [])]
+    commands = []
+    for name, (flags, width) in ({**X86, **PORTABLE} if is_x86 else PORTABLE).items():
+        what = [f"-DSDROP_CAPABILITY={name}", f"-DSDROP_VECTOR_BYTES={width}"]
+        source = ["-c", str(SOURCES / "capability.cpp"), "-o", str(objects / f"{name}.o")]
+        commands.append([*begin, *KERNEL, *flags, *what, *source])
+    include = ["-isystem", str(_torch_folder() / "include")]
+    for path in sorted(SOURCES.glob("*.cpp")):
+        if path.stem != "capability":
+            source = ["-c", str(path), "-o", str(objects / f"{path.stem}.o")]
+            commands.append([*begin, *TORCH, *include, *source])
+    return commands
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(" ".join(command), done.stdout, done.stderr, sep="\n", flush=True)
+        said = (done.stderr.strip().splitlines() or ["no message"])[0]
+        raise CannotBuildError(f"not built: compiling failed when sdrop was installed ({said})")
+
+
+def _compiler() -> str | None:
+    asked = os.environ.get("CXX")
+    names = [asked] if asked else ["g++", "c++", "clang++"]
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+def _torch_folder() -> Path:
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent

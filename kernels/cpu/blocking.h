@@ -1,0 +1,30 @@
+// How the three products of a site are cut into blocks, and the measurement behind each number.
+#pragma once
+
+#include "vector.h"
+
+namespace sdrop::SDROP_CAPABILITY {
+
+// Vectors of a panel of columns. In an LSTM they are the four gates of the same units.
+constexpr int kPanelVectors = 4;
+constexpr Index kPanelWidth = kPanelVectors * kLanes;
+
+// Activations are transposed in chunks of so many rows. That is a panel's width, so that one offset
+// leads to neuron k in both operands: a multiplication less in a loop of some thirty instructions.
+constexpr Index kChunk = kPanelWidth;
+
+// Rows of weights between two visits of a sum to memory. With AVX2 a block of both operands fills
+// three quarters of a first-level cache of 32 KB. The wider tile of AVX-512 reads weights half as
+// often and bears them coming from the second level: 320 measured best there for M = 20.
+constexpr Index kForwardBlock = SDROP_VECTOR_BYTES == 64 ? 320 : 64;
+
+// Columns of the gradient that one pass over the kept neurons reads.
+constexpr Index kGradientBlock = 128;
+
+// Rows that are taken together where all steps keep the same neurons.
+constexpr Index kConstantRows = 48;
+
+// Multiply-adds below which a second thread costs more than it brings.
+constexpr Index kThreadWork = 40000;
+
+}  // namespace sdrop::SDROP_CAPABILITY

@@ -1,0 +1,68 @@
+// Panels of columns, copied to where their rows lie one behind the other.
+//
+// A panel is read once a step, by rows that are a whole weight row apart: each in another page, and
+// for hidden sizes that are powers of two all in the same few cache sets. Copied, none of that
+// matters, and a panel that ends behind the last column is filled up with zeroes.
+#pragma once
+
+#include <algorithm>
+
+#include "blocking.h"
+#include "buffer.h"
+
+namespace sdrop::SDROP_CAPABILITY {
+
+// Which columns of a row: vector j begins at first + j * stride and holds live[j] of them.
+struct Columns {
+  Index first;
+  Index stride;
+  Index live[kPanelVectors];
+
+  bool full() const {
+    return *std::min_element(live, live + kPanelVectors) == kLanes;
+  }
+};
+
+// How the columns of a weight are divided into panels: in an LSTM's (K, 4H) a panel is the four
+// gates of the same units, so that its owner can go on with the pointwise part; in a plain (K, N)
+// it is kPanelWidth neighbours.
+struct Panels {
+  Index columns;
+  bool gates;
+
+  Index count() const {
+    return gates ? divide_up(columns / 4, kLanes) : divide_up(columns, kPanelWidth);
+  }
+
+  // `hidden_size` is that of the rows in question: padded for gates, not for weights.
+  Columns at(Index panel, Index hidden_size) const {
+    Columns found{gates ? panel * kLanes : panel * kPanelWidth, gates ? hidden_size : kLanes, {}};
+    for (int j = 0; j < kPanelVectors; ++j) {
+      const Index end = gates ? hidden_size : columns - j * kLanes;
+      found.live[j] = std::clamp<Index>(end - found.first, 0, kLanes);
+    }
+    return found;
+  }
+};
+
+// (rows, row_stride) -> (rows, kPanelWidth).
+inline void pack_panel(const float* from, Index row_stride, Index rows, Columns columns,
+                       float* to) {
+  for (Index row = 0; row < rows; ++row, from += row_stride, to += kPanelWidth)
+#pragma GCC unroll 4
+    for (int j = 0; j < kPanelVectors; ++j)
+      store(to + j * kLanes,
+            load_first(from + columns.first + j * columns.stride, columns.live[j]));
+}
+
+// (rows, kPanelWidth) -> (rows, row_stride); other columns of the target stay as they are.
+inline void unpack_panel(const float* from, Index rows, Columns columns, float* to,
+                         Index row_stride) {
+  for (Index row = 0; row < rows; ++row, from += kPanelWidth, to += row_stride)
+#pragma GCC unroll 4
+    for (int j = 0; j < kPanelVectors; ++j)
+      store_first(to + columns.first + j * columns.stride, load(from + j * kLanes),
+                  columns.live[j]);
+}
+
+}  // namespace sdrop::SDROP_CAPABILITY

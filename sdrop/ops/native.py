@@ -1,0 +1,47 @@
+"""The compiled CPU kernels: loading them, or knowing why they are missing.
+
+The library is built when sdrop is installed (see setup.py) and lies beside this package. It holds
+kernels for operators whose schemas are declared in Python, on torch's stable ABI.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+LIBRARY = _PACKAGE / "_C.so"
+REASON = _PACKAGE / "_C.missing"
+"""Where the installation wrote why it built no library."""
+
+_NOT_BUILT = (
+    "not built: this is a checkout that was never installed; install a C++ compiler (g++ 12 or "
+    "later) and run `pip install --no-build-isolation -e .`"
+)
+
+
+class NativeLibrary(NamedTuple):
+    """What came of loading: the capability in use, or the reason why there is none."""
+
+    capability: str | None
+    reason: str | None
+
+
+def _load() -> NativeLibrary:
+    if not LIBRARY.exists():
+        reason = REASON.read_text().strip() if REASON.exists() else _NOT_BUILT
+        return NativeLibrary(None, reason)
+    try:
+        torch.ops.load_library(str(LIBRARY))  # type: ignore[no-untyped-call]
+        name = ctypes.CDLL(str(LIBRARY)).sdrop_cpu_capability
+    except (OSError, AttributeError) as error:
+        return NativeLibrary(None, f"built, but it does not load: {error}")
+    name.restype = ctypes.c_char_p
+    return NativeLibrary(name().decode(), None)
+
+
+NATIVE = _load()
+"""Loaded once, at import. Nothing is compiled here, and nothing fails for want of the library."""

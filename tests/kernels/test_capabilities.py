@@ -1,0 +1,78 @@
+"""Each capability that the processor has computes the same, on any number of threads."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sdrop
+
+REPORT = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import torch
+import sdrop
+from kernels_random import in_float64, random_layer, relative_errors, run_layer
+from sdrop.ops.lstm.cpu import lstm
+
+torch.manual_seed(1)
+denormal = torch.tensor(1e-40)
+errors, same = [], True
+for steps, batch, hidden, patterns in (
+    (3, 20, 37, ("III", "III")), (2, 3, 100, ("I", "IV")), (4, 65, 17, ("all", "all")),
+    (3, 20, 650, ("III", "III")),
+):
+    layer = random_layer(steps, batch, 29, hidden, patterns)
+    torch.set_num_threads(1)
+    one = run_layer(layer, lstm)
+    torch.set_num_threads(2)
+    two = run_layer(layer, lstm)
+    same = same and all(torch.equal(a, b) for a, b in zip(one, two))
+    errors.append(max(relative_errors(one, in_float64(layer))))
+print(json.dumps({
+    "status": sdrop.backends()["cpu"], "error": max(errors), "same": same,
+    "denormals": bool(denormal * 1.0 > 0),
+}))
+"""
+
+
+@pytest.fixture(scope="module", params=["", "avx2", "default"])
+def report(request):
+    """What a new process under SDROP_CPU_CAPABILITY finds."""
+    folder = Path(__file__).resolve().parent
+    paths = [str(folder.parents[1]), os.environ.get("PYTHONPATH", "")]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    env |= {"SDROP_CPU_CAPABILITY": request.param}
+    done = subprocess.run(
+        [sys.executable, "-c", REPORT, str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
+    )
+    assert done.returncode == 0, done.stderr
+    return request.param, json.loads(done.stdout)
+
+
+def test_the_variable_forces_a_lower_capability(report):
+    asked, found = report
+    expected = {"": sdrop.backends()["cpu"], "default": "available (portable)"}
+    if asked in expected:
+        assert found["status"] == expected[asked]
+    else:
+        assert found["status"] in ("available (avx2)", "available (portable)")
+
+
+def test_it_agrees_with_the_equations(report):
+    assert report[1]["error"] < 1e-5
+
+
+def test_one_and_two_threads_give_the_same_bits(report):
+    assert report[1]["same"]
+
+
+def test_denormals_stay_as_they_are(report):
+    assert report[1]["denormals"]
