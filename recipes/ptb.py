@@ -138,7 +138,7 @@ def run(
             signatures=signatures,
         )
     if trained.stopped == "signal":  # a summary is of whole runs only
-        fabric.print(f"stopped at step {trained.steps}; go on with resume={run_folder.path}")
+        fabric.print(f"go on with resume={run_folder.path}")
         return Result(trained.best, None, run_folder.path, trained)
 
     load_weights(model, best(run_folder.checkpoints), signatures)

@@ -63,18 +63,24 @@ def announced_changes(
 def options_kept(
     fabric: Fabric, options: Run, overrides: Sequence[str], run_folder: RunFolder
 ) -> Iterator[None]:
-    """Write config.yaml for a run inside; put the former one back if its checkpoint is refused."""
-    config = run_folder.config
-    former = config.read_bytes() if config.exists() else None
+    """Write config.yaml for a run inside, and take away the summary of what it goes on from.
+
+    Both files are put back if the checkpoint is refused.
+    """
+    files = (run_folder.config, run_folder.summary)
+    former = {file: file.read_bytes() for file in files if file.exists()}
+    fabric.barrier()
     if fabric.is_global_zero:
-        config.parent.mkdir(parents=True, exist_ok=True)
-        write_config(options, overrides, config)
+        run_folder.path.mkdir(parents=True, exist_ok=True)
+        run_folder.summary.unlink(missing_ok=True)
+        write_config(options, overrides, run_folder.config)
     fabric.barrier()
     try:
         yield
     except CheckpointError:
-        if fabric.is_global_zero and former is not None:
-            config.write_bytes(former)
+        if fabric.is_global_zero:
+            for file, content in former.items():
+                file.write_bytes(content)
         raise
 
 

@@ -66,7 +66,7 @@ def _jobs(given: list[Override]) -> list[list[Override]]:
 
 def _mistakes_of_one_run(recipe: str, given: list[Override]) -> list[str]:
     choices = [each for each in given if each.key_or_group in groups() or _is_group_of_hydra(each)]
-    values = [each for each in given if each not in choices]
+    values = [part for each in given if each not in choices for part in _parts(each)]
     found = [text for each in choices for text in _wrong_choice(each)]
     if found:  # nothing can be composed without a choice in each group
         return found
@@ -99,6 +99,19 @@ def as_options(config: DictConfig) -> Any:
     options = OmegaConf.to_object(config)
     absolute_paths(options)
     return options
+
+
+def _parts(override: Override) -> Iterator[Override]:
+    """Yield `a.b=1` for `a={b:1}`, and what sets a single value as it is."""
+    value = override.value()
+    if not isinstance(value, dict) or override.key_or_group.startswith("hydra."):
+        yield override
+        return
+    for name, inner in value.items():
+        key = f"{override.key_or_group}.{name}"
+        line = f"{key}={inner}"
+        part = dataclasses.replace(override, key_or_group=key, _value=inner, input_line=line)
+        yield from _parts(part)
 
 
 def _wrong_choice(override: Override) -> Iterator[str]:
@@ -137,7 +150,7 @@ def _wrong_value(override: Override, config: DictConfig, chosen: dict[str, str])
 def _wrong_type(key: str, value: Any, config: DictConfig) -> Iterator[str]:
     parent, _, name = key.rpartition(".")
     node = OmegaConf.select(config, parent) if parent else config
-    if OmegaConf.is_dict(_child(node, name)) and not isinstance(value, dict):
+    if OmegaConf.is_dict(_child(node, name)):
         parts = ", ".join(f"{key}.{part}" for part in node[name])
         yield f"{key}={value}: this has parts; set one of them.\n  There are: {parts}"
         return

@@ -141,10 +141,30 @@ def test_a_change_that_would_load_nonsense_is_refused_and_leaves_the_folder(
     changed, train, tmp_path
 ):
     train(tmp_path, "trainer.max_steps=3")
-    before = (tmp_path / "config.yaml").read_text()
+    before = {name: (tmp_path / name).read_text() for name in ("config.yaml", "summary.json")}
     with pytest.raises(CheckpointError):
         train(tmp_path, "resume=auto", changed)
-    assert (tmp_path / "config.yaml").read_text() == before
+    assert {name: (tmp_path / name).read_text() for name in before} == before
+
+
+def test_a_run_that_goes_on_has_no_summary_until_it_is_whole(train, tmp_path, monkeypatch):
+    train(tmp_path, "trainer.max_steps=3")
+
+    def at_the_end(*arguments):
+        assert not (tmp_path / "summary.json").exists()
+
+    monkeypatch.setattr("recipes.ptb.measured", lambda *arguments: at_the_end() or 1.0)
+    train(tmp_path, "resume=auto")
+    assert json.loads((tmp_path / "summary.json").read_text())["metric"]["test"] == 1.0
+
+
+def test_a_run_goes_on_in_a_new_folder(train, tmp_path):
+    whole = train(tmp_path / "whole")
+    train(tmp_path / "first", "trainer.max_steps=7")
+    second = train(tmp_path / "second", f"resume={tmp_path}/first")
+    assert second.test == whole.test
+    assert not (tmp_path / "first" / "checkpoints" / "step-00000024").exists()
+    assert recalled("mode=evaluate", f"checkpoint={tmp_path}/second").model.hidden_size == 8
 
 
 def test_a_change_that_makes_sense_is_announced(train, tmp_path, capsys):

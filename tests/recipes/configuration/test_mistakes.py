@@ -198,6 +198,8 @@ def test_every_mandatory_option_left_out_is_named():
         (["seed=1,2"], "Add -m"),
         (["dropout.input=${nowhere}"], "nowhere"),
         (["hydra/launcher=rocket"], "rocket"),
+        (["dropout.pattern={spce:random}"], "Did you mean dropout.pattern.space?"),
+        (["dropout.pattern={space:rand}"], "Did you mean dropout.pattern.space=random?"),
         (["checkpoint=x"], "write resume="),
         (["mode=evaluate", "checkpoint=x", "resume=y"], "write checkpoint=DIR"),
         (["model.tie_weights=true", "model.embedding_dim=5"], "needs equal sizes"),
