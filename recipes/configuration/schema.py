@@ -20,9 +20,7 @@ class Model:
     embedding_dim: int = option(256, at_least=1)
     hidden_size: int = option(256, at_least=1)
     num_layers: int = option(2, at_least=1)
-    tie_weights: bool = option(
-        False
-    )  # one matrix for embedding and softmax; the two sizes must agree
+    tie_weights: bool = option(False)  # embedding and softmax share a matrix: sizes must agree
     init_range: float = option(0.05, more_than=0)  # weights start in U(-init_range, init_range)
 
 
@@ -34,13 +32,9 @@ class Data:
     batch_size: int = option(20, at_least=1)  # columns over all ranks
     bptt: int = option(35, at_least=1)  # steps of one window of truncated backpropagation
     valid_batch_size: int = option(20, at_least=1)
-    test_batch_size: int = option(
-        1, at_least=1
-    )  # one column: no prediction starts from a cut-off past
+    test_batch_size: int = option(1, at_least=1)  # one column: no past is cut off
     max_vocabulary: int | None = option(None, at_least=2)
-    min_frequency: int = option(
-        2, at_least=1
-    )  # rarer training words become <unk>, which so is learnt
+    min_frequency: int = option(2, at_least=1)  # rarer words become <unk>, which is learnt so
 
 
 @dataclass
@@ -48,9 +42,7 @@ class Ptb(Data):
     """Penn Treebank as Mikolov prepared it."""
 
     name: str = option("ptb", choices=("ptb",))
-    root: str | None = option(
-        None, path=True
-    )  # folder with ptb.train.txt, ptb.valid.txt, ptb.test.txt
+    root: str | None = option(None, path=True)  # folder of ptb.{train,valid,test}.txt
     download: bool = option(False)
     min_frequency: int = option(1, at_least=1)  # the files have their rare words replaced already
 
@@ -212,7 +204,7 @@ class Run:
 
     mode: str = option("train", choices=("train", "evaluate"))
     experiment: str | None = option(None)
-    seed: int = option(1, at_least=0)
+    seed: int = option(1, at_least=0, at_most=2**32 - 1)
     device: str = option("auto")
     backend: str = option("auto", choices=("auto", "reference", "cpu", "cuda"))
     resume: str | None = option(None)  # a run folder, a checkpoint, or auto
