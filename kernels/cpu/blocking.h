@@ -14,7 +14,7 @@ constexpr Index kPanelWidth = kPanelVectors * kLanes;
 constexpr Index kChunk = kPanelWidth;
 
 // Rows of weights between two visits of a sum to memory. With AVX2 a block of both operands fills
-// three quarters of a first-level cache of 32 KB. The wider tile of AVX-512 reads weights half as
+// half of a first-level cache of 32 KB. The wider tile of AVX-512 reads weights half as
 // often and bears them coming from the second level: 320 measured best there for M = 20.
 constexpr Index kForwardBlock = SDROP_VECTOR_BYTES == 64 ? 320 : 64;
 
