@@ -12,6 +12,7 @@ REPORT = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import torch
+import sdrop
 from kernels_random import in_float64, random_layer, relative_errors, run_layer
 from sdrop.ops.lstm.cpu import lstm
 
