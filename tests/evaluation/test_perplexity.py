@@ -78,9 +78,9 @@ def test_batches_count_by_their_tokens_and_those_of_padding_not_at_all():
 
 
 def test_sums_are_double_precision():
-    # In float32 a sum of 2^25 no longer grows by 1.
-    batches = Losses([1.0] * 65, [2**25] + [1] * 64)
-    assert perplexity(Given(), batches, "cpu").loss == 1.0
+    # In float32 a sum of 2^25 no longer grows, neither by 1 nor by 2.
+    batches = Losses([1.0] + [2.0] * 64, [2**25] + [1] * 64)
+    assert perplexity(Given(), batches, "cpu").loss == (2**25 + 128) / (2**25 + 64)
 
 
 @pytest.mark.parametrize("stateful", [True, False])
@@ -116,11 +116,19 @@ def test_modes_are_restored_each_its_own_also_after_an_error(model):
     assert torch.is_grad_enabled()
 
 
+def test_what_a_module_caches_while_it_is_evaluated_can_be_trained_with():
+    weight = nn.Parameter(torch.ones(2))
+    with evaluating(nn.Module()):
+        cached = weight.clone()
+    (weight * cached).sum().backward()
+    assert torch.equal(weight.grad, torch.ones(2))
+
+
 def test_evaluating_twice_and_training_between_changes_no_figure(model):
     batches = BpttBatches(IDS, batch_size=2, bptt=9)
     first = perplexity(model, batches, "cpu")
     loss, _ = model(IDS[:10, None], IDS[1:11, None])
-    loss.backward()  # what evaluation cached must not stand in the way
+    loss.backward()
     assert perplexity(model, batches, "cpu") == first
 
 

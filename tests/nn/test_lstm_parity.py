@@ -183,3 +183,16 @@ def test_gradients_are_right_where_one_result_alone_is_used(used):
         grads.append([x.grad] + [p.grad for p in module.parameters()])
     for theirs, ours in zip(*grads, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("backend", ["reference", "auto"])
+def test_second_derivatives_are_torchs(backend, assert_same):
+    found = []
+    for module in make_pair(backend, input_size=3, hidden_size=4):
+        torch.manual_seed(2)
+        x = torch.randn(20, 2, 3, dtype=torch.float64, requires_grad=True)
+        (grad,) = torch.autograd.grad(module(x)[0].square().sum(), x, create_graph=True)
+        names, parameters = zip(*module.named_parameters(), strict=True)
+        second = torch.autograd.grad(grad.square().sum(), parameters)
+        found.append(dict(zip(names, second, strict=True)))
+    assert_same(found[1], found[0])

@@ -45,6 +45,13 @@ def test_a_run_writes_training_and_validation_lines(tmp_path):
 
 
 @pytest.mark.usefixtures("no_curves")
+def test_a_step_is_validated_once_though_an_epoch_ends_there(tmp_path):
+    run(tmp_path, validate_every_steps=2)
+    steps = [line["step"] for line in exact_figures(tmp_path) if line["split"] == "valid"]
+    assert steps == [2, 4, 6, 8]
+
+
+@pytest.mark.usefixtures("no_curves")
 def test_an_epochs_rest_makes_a_line_and_so_does_a_window_cut_short(tmp_path):
     run(tmp_path, log_every_steps=3, max_steps=5)
     steps = [line["step"] for line in exact_figures(tmp_path) if line["split"] == "train"]
