@@ -29,7 +29,7 @@ from hydra.core.hydra_config import HydraConfig
 from lightning_fabric import Fabric
 from omegaconf import DictConfig
 
-from sdrop import DropoutPattern
+from sdrop import DropoutPattern, backends
 from sdrop.data import (
     END_OF_LINE,
     Batches,
@@ -115,7 +115,7 @@ def run(
         "corpus": corpus.signature,
         "batches": f"{options.data.batch_size} columns of {options.data.bptt} steps",
     }
-    fabric.print(describe(options, corpus, vocabulary, model))
+    fabric.print(describe(options, corpus, vocabulary, model, fabric))
     for change in announced_changes(options, run_folder, model, signatures):
         fabric.print(change)
 
@@ -251,6 +251,7 @@ def summarise(
         pattern=describe_dropout(options),
         signature=f"{options.data.name}-{signature}",
         bits_per_word=math.log2(result.test),
+        backends=backends(),
     )
 
 
@@ -302,16 +303,22 @@ def number_of_parameters(model: LanguageModel) -> int:
 
 
 def describe(
-    options: LanguageModelRun, corpus: Corpus, vocabulary: Vocabulary, model: LanguageModel
+    options: LanguageModelRun,
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    model: LanguageModel,
+    fabric: Fabric,
 ) -> str:
-    """What is about to be trained, on what."""
+    """What is about to be trained, on what and with what."""
+    device = fabric.device.type
     tokens = ", ".join(f"{len(split):,}" for split in (corpus.train, corpus.valid, corpus.test))
     return (
         f"corpus {corpus.name}, hash {corpus.signature}: {tokens} tokens (train, valid, test), "
         f"vocabulary {len(vocabulary):,}\n"
         f"model {options.model.num_layers} x {options.model.hidden_size}, "
         f"{number_of_parameters(model):,} parameters\n"
-        f"dropout {describe_dropout(options)}"
+        f"dropout {describe_dropout(options)}\n"
+        f"backend {options.backend}; kernels for {device}: {backends().get(device, 'none')}"
     )
 
 
