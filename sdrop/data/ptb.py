@@ -46,7 +46,7 @@ def _read_split(root: Path, split: str, download: bool, address: str) -> list[st
         if not download:
             raise DataError(
                 f"{path.absolute()} does not exist.\n{_by_hand(root, split)}\n"
-                "Or let it be fetched: download=true"
+                "Or let it be fetched: data.download=true in a recipe, download=True in load_corpus"
             )
         fetch(f"{address}/{path.name}", path, md5=MD5[split], advice=_by_hand(root, split))
     _check_md5(path, split)
@@ -59,8 +59,8 @@ def _check_md5(path: Path, split: str) -> None:
         raise DataError(
             f"{path.absolute()} is not the Penn Treebank file that published figures rest on: its "
             f"MD5 is {given}, expected {MD5[split]} (converted line ends change it, too).\n"
-            "Replace it, or move it away and fetch it with download=true. To train on a text of "
-            "your own, use the corpus 'text'."
+            "Replace it, or move it away and fetch it with data.download=true. To train on a text "
+            "of your own, use the corpus 'text'."
         )
 
 
