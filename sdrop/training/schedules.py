@@ -28,9 +28,9 @@ def constant() -> Schedule:
 def decay_after(epoch: int, factor: float) -> Schedule:
     """The full rate up to and with `epoch`, then times `factor` once more in each epoch.
 
-    Zaremba et al. 2014: "halved each epoch after 4" is `decay_after(4, 0.5)`, the rate being 1 in
-    epochs 1 to 4, 1/2 in 5, 1/4 in 6; their medium model has `decay_after(6, 1 / 1.2)`, the large
-    one `decay_after(14, 1 / 1.15)`.
+    `decay_after(4, 0.5)` is a rate of 1 in epochs 1 to 4, 1/2 in 5, 1/4 in 6. The script of Zaremba
+    et al. 2014 lowers the rate at the end of an epoch, from the first past its limit (4, 6, 14) on:
+    its models are `decay_after(5, 0.5)`, `decay_after(7, 1 / 1.2)`, `decay_after(15, 1 / 1.15)`.
 
     Raises:
         ValueError: for a negative epoch or a factor outside (0, 1].

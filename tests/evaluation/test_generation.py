@@ -50,6 +50,19 @@ def test_the_state_is_carried_from_word_to_word(model):
         assert int(logits[-1, 0].argmax()) == int(written[known])
 
 
+class Total(torch.nn.Module):
+    """Expects the sum of all words seen so far, so that a lost state gives another word."""
+
+    def logits(self, input, state=None):
+        total = (0 if state is None else state) + int(input.sum())
+        likely = torch.nn.functional.one_hot(torch.tensor(total % 11), 11).float()
+        return likely.expand(*input.shape, 11).clone(), total
+
+
+def test_a_lost_state_would_show():
+    assert generate(Total(), PROMPT, length=5, temperature=0.0).tolist() == [6, 1, 2, 4, 8]
+
+
 def test_a_low_temperature_prefers_likely_words():
     cold = generate(Successor(), PROMPT, length=50, temperature=0.1)
     hot = generate(Successor(), PROMPT, length=50, temperature=100.0)

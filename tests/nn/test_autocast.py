@@ -77,6 +77,34 @@ def test_autocast_runs_cell_linear_and_dropout(dtype):
 
 
 @half
+@pytest.mark.parametrize("space", ["random", "structured"])
+def test_autocast_of_a_dropping_linear_layer_is_near_float32(space, dtype):
+    linear = sdrop.Linear(12, 8, dropout=0.5, pattern=DropoutPattern(space))
+    sdrop.name_sites(linear)
+    x = torch.randn(5, 4, 12)
+    with sdrop.mask_key(0, 1):
+        expected = linear(x)
+        with torch.autocast("cpu", dtype=dtype):
+            ours = linear(x)
+            loss = linear.cross_entropy(x, torch.zeros(5, 4, dtype=torch.int64))
+    assert ours.dtype == dtype
+    assert error(ours, expected) <= 2e-2
+    loss.backward()
+    assert linear.weight.grad.dtype == torch.float32
+
+
+def test_cells_of_half_precision_inputs_are_kept_in_float32():
+    lstm = sdrop.LSTM(4, 4, backend="reference")
+    with torch.no_grad():
+        for name, parameter in lstm.named_parameters():
+            parameter.fill_(0.0 if "weight" in name else 5.0)  # c grows by almost 1 a step
+    x = torch.zeros(400, 1, 4)
+    expected, _ = run(lstm, x)
+    ours, _ = run(lstm.bfloat16(), x.bfloat16())
+    assert error(ours[2], expected[2]) <= 2e-2  # in bfloat16 it stops growing at 256
+
+
+@half
 def test_autocast_of_a_linear_layer_is_as_near_as_torchs(dtype):
     theirs, ours = nn.Linear(12, 8), sdrop.Linear(12, 8, dropout=0.5)
     ours.load_state_dict(theirs.state_dict())

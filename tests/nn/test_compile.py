@@ -101,7 +101,7 @@ def test_an_lstm_compiled_by_inductor_equals_eager():
 
 @pytest.mark.parametrize("make", [make_lstm, make_linear])
 def test_keys_of_the_default_generator_are_those_of_eager(make):
-    module, x = make(CASE_III), torch.randn(7, 4, 5, dtype=torch.float64)
+    module, x = make(CASE_III).float(), torch.randn(7, 4, 5)  # by the compiled kernels, if built
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
     drawn = []
     for run in (module, compiled):
@@ -206,7 +206,19 @@ def test_the_op_with_a_projection_and_no_bias_keeps_torchs_rules():
     )
 
 
-def test_the_mask_ops_keep_torchs_rules():
-    key = torch.tensor(5)
-    torch.library.opcheck(torch.ops.sdrop.kept_indices, (key, 1, 0, 3, 7, 4))
-    torch.library.opcheck(torch.ops.sdrop.keep_mask, (key, 1, 0, 3, 2, 7, 0.5, torch.float32))
+@pytest.mark.parametrize("proj_size", [0, 2])
+def test_the_backward_ops_return_the_layout_that_the_compiler_is_told(proj_size):
+    x, h_0, c_0 = leaf(4, 3, 2), leaf(3, proj_size or 5), leaf(3, 5)
+    weights = leaf(20, 2, k_major=True), leaf(20, proj_size or 5, k_major=True)
+    projection = leaf(2, 5, k_major=True) if proj_size else None
+    sites = (*mask_arguments(CASE_IV, 2, 0), *mask_arguments(CASE_IV, proj_size or 5, 1))
+    with torch.no_grad():
+        results = torch.ops.sdrop.lstm(
+            x, h_0, c_0, *weights, leaf(20), projection, *sites, None, False
+        )
+    output, h_n, c_n, gates, cells = results
+    arguments = (x, h_0, c_0, *weights, projection, *sites, None, False, output, gates, cells)
+    checks = {"test_utils": ("test_schema", "test_faketensor")}
+    torch.library.opcheck(torch.ops.sdrop.lstm_backward, (output, h_n, c_n, *arguments), **checks)
+    linear = (leaf(4, 3, 6), x, leaf(6, 2, k_major=True), *mask_arguments(CASE_IV, 2, 0), None)
+    torch.library.opcheck(torch.ops.sdrop.linear_backward, linear, **checks)

@@ -191,14 +191,23 @@ def test_frozen_parameters_get_no_gradient_and_the_others_theirs(recurrent_dropo
         assert grad is None if name in frozen else torch.equal(grad, expected[name])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("module", ["LSTMCell", "Linear", "Dropout"])
-def test_results_may_be_changed_in_place(module):
-    made = MODULES[module]()
-    x = torch.randn(2, 3, requires_grad=True)
-    for result in torch.utils._pytree.tree_flatten(made(x))[0]:
-        nn.functional.relu_(result).sum().backward(retain_graph=True)
-    states = sdrop.LSTM(3, 4, backend="reference")(x)[1]
+def test_results_may_be_changed_in_place(module, dtype):
+    made = MODULES[module]().to(dtype)
+    shape = (2, 3) if module == "LSTMCell" else (4, 2, 3)
+    flat, _ = torch.utils._pytree.tree_flatten(
+        made(torch.randn(shape, dtype=dtype).requires_grad_())
+    )
+    sum(nn.functional.relu_(result).sum() for result in flat).backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_an_lstms_output_and_states_may_be_changed_in_place(dtype):
+    lstm = sdrop.LSTM(3, 4, backend="reference", dtype=dtype)
+    output, states = lstm(torch.randn(5, 2, 3, dtype=dtype))
     sum(state.mul_(2.0).sum() for state in states).backward()
+    assert torch.equal(nn.functional.relu_(output), output.clamp(min=0.0))  # no view of the op's
 
 
 def test_a_backward_pass_may_be_repeated_with_the_graph_retained():
