@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "data_gradient.h"
 #include "dropped.h"
 #include "panel.h"
 #include "parallel.h"
@@ -24,17 +25,26 @@ std::vector<Index> offsets(const std::vector<Segment>& segments, const Width& wi
   return starts;
 }
 
+inline Index most_rows(const std::vector<Segment>& segments) {
+  Index most = 0;
+  for (const Segment& segment : segments) most = std::max(most, segment.rows);
+  return most;
+}
+
 inline Index kept_work(const std::vector<Segment>& segments) {
   Index work = 0;
   for (const Segment& segment : segments) work += segment.rows * segment.kept.count;
   return work;
 }
 
-// A matrix of rows, as the gates (padded) or the output of a linear layer lie in memory.
-struct Rows {
+// The output of a plain layer, (rows, columns), seen panel by panel like GateRows.
+struct MatrixRows {
   float* data;
-  Index row;          // from one row to the next
-  Index hidden_size;  // padded, where they are gates
+  Index columns;
+
+  Target at(Index panel, Index row) const {
+    return {data + row * columns + panel * kPanelWidth, columns, kLanes};
+  }
 };
 
 class ForwardProduct {
@@ -43,8 +53,8 @@ class ForwardProduct {
                  ParallelFor run)
       : site_(site), panels_(panels), run_(run), rows_(steps.rows),
         segments_(segments(site, steps)),
-        starts_(offsets(segments_, [&](const Segment& segment) {
-          return round_up(segment.rows, kChunk) * site.size;
+        starts_(offsets(segments_, [](const Segment& segment) {
+          return transposed_size(segment.kept.count, segment.rows);
         })),
         dropped_(starts_.back()) {
     const RowPlaces places(steps);
@@ -55,7 +65,8 @@ class ForwardProduct {
   }
 
   // target = drop(x) W + bias.
-  void operator()(const float* bias, Rows target) const {
+  template <typename Rows>
+  void operator()(const float* bias, const Rows& target) const {
     parallel(run_, panels_.count(), kept_work(segments_) * kPanelWidth,
              [&](Index begin, Index end) {
                for (Index panel = begin; panel < end; ++panel) one_panel(panel, bias, target);
@@ -63,42 +74,43 @@ class ForwardProduct {
   }
 
  private:
-  void one_panel(Index panel, const float* bias, Rows target) const {
-    const Columns columns = panels_.at(panel, panels_.columns / 4);
-    const Columns to = panels_.at(panel, target.hidden_size);
+  template <typename Rows>
+  void one_panel(Index panel, const float* bias, const Rows& target) const {
+    const Columns columns = panels_.at(panel);
     alignas(64) float start[kPanelWidth] = {};
     if (bias) pack_panel(bias, 0, 1, columns, start);
-    if (rows_ < kRowsWorthPacking && columns.full())
-      return all_segments(start, target, to, [&](const Segment& segment) {
-        return RowsInPlace{site_.weight + columns.first, segment.kept.neurons, panels_.columns,
-                           columns.stride};
-      });
-    float* packed = scratch<0>(site_.size * kPanelWidth);
-    pack_panel(site_.weight, panels_.columns, site_.size, columns, packed);
-    all_segments(start, target, to, [&](const Segment& segment) {
-      return PackedRows<true>{packed, segment.kept.neurons};
-    });
-  }
-
-  template <typename WeightsOf>
-  void all_segments(const float* start, Rows target, Columns to,
-                    const WeightsOf& weights_of) const {
+    const bool in_place = rows_ < kRowsWorthPacking && columns.full();
+    float* packed = in_place ? nullptr : scratch<0>(site_.size * kPanelWidth);
+    if (!in_place) pack_panel(site_.weight, panels_.columns, site_.size, columns, packed);
     for (std::size_t s = 0; s < segments_.size(); ++s) {
-      const Segment& segment = segments_[s];
-      const auto multiply = [&](Target sums) {
-        multiply_panel(segment.rows, segment.kept.count, weights_of(segment),
-                       dropped_.data() + starts_[s], site_.size * kChunk,
-                       {start, 0, kLanes}, sums);
-      };
-      float* rows = target.data + segment.first_row * target.row;
-      if (to.full()) {
-        multiply({rows + to.first, target.row, to.stride});
+      const Target sums = target.at(panel, segments_[s].first_row);
+      if (panels_.gates || columns.full()) {
+        multiply(s, columns, packed, start, sums);
       } else {
-        float* whole = scratch<1>(segment.rows * kPanelWidth);
-        multiply({whole, kPanelWidth, kLanes});
-        unpack_panel(whole, segment.rows, to, rows, target.row);
+        float* whole = scratch<1>(segments_[s].rows * kPanelWidth);
+        multiply(s, columns, packed, start, {whole, kPanelWidth, kLanes});
+        Columns tail = columns;
+        tail.first = 0;
+        unpack_panel(whole, segments_[s].rows, tail, sums.data, sums.row);
       }
     }
+  }
+
+  void multiply(std::size_t s, Columns columns, const float* packed, const float* start,
+                Target sums) const {
+    const auto& [first_row, rows, kept] = segments_[s];
+    const auto add = [&](auto weights, Ahead next) {
+      multiply_panel(rows, kept.count, weights, dropped_.data() + starts_[s], {start, 0, kLanes},
+                     sums, next);
+    };
+    if (!packed)
+      return add(RowsInPlace{site_.weight + columns.first, kept.neurons, panels_.columns,
+                             columns.stride},
+                 {});
+    const bool last = s + 1 == segments_.size();
+    const Kept next = last ? kept : segments_[s + 1].kept;
+    add(PackedRows{packed, kept.neurons},
+        last ? Ahead() : first_block(PackedRows{packed, next.neurons}, next.count));
   }
 
   Site site_;
@@ -110,120 +122,49 @@ class ForwardProduct {
   Buffer dropped_;
 };
 
-// Columns that a pass of the data gradient reads: of the weight, and of the gradient's rows.
-struct ColumnBlock {
-  Index weight_column;
-  Index grad_column;
-  Index count;
-};
-
-inline std::vector<ColumnBlock> column_blocks(Panels panels, Index padded_hidden_size) {
-  std::vector<ColumnBlock> blocks;
-  const Index parts = panels.gates ? 4 : 1, size = panels.columns / parts;
-  for (Index part = 0; part < parts; ++part)
-    for (Index first = 0; first < size; first += kGradientBlock)
-      blocks.push_back({part * size + first, part * padded_hidden_size + first,
-                        std::min(kGradientBlock, size - first)});
-  return blocks;
-}
-
-// Kept neurons that the data gradient takes together: two vectors of them.
-constexpr Index kGroup = 2 * kLanes;
-
-// W[kept][columns], transposed: (count, kGroup), zeroes where fewer neurons are left.
-inline void gather_transposed(const float* weight, Index weight_row, const std::int32_t* kept,
-                              Index live, Index count, float* to) {
-  for (Index half = 0; half < live; half += kLanes) {
-    const float* rows[kLanes];
-    const Index here = std::min<Index>(kLanes, live - half);
-    for (Index i = 0; i < here; ++i) rows[i] = weight + kept[half + i] * weight_row;
-    for (Index n = 0; n < count; n += kLanes) {
-      Vector square[kLanes];
-#pragma GCC unroll 16
-      for (Index i = 0; i < kLanes; ++i)
-        square[i] = i < here ? load_first(rows[i] + n, count - n) : Vector{};
-      transpose(square);
-#pragma GCC unroll 16
-      for (Index i = 0; i < kLanes; ++i) store(to + (n + i) * kGroup + half, square[i]);
-    }
-  }
-}
-
-// grad (rows, kept) += or = G W[kept]^T over one block of columns, for groups [begin, end) of kept
-// neurons. `grads` is G transposed, in chunks of rows: (chunks, grad_chunk / kChunk, kChunk).
-inline void data_gradient(const Site& site, Index weight_row, const ColumnBlock& block, Kept kept,
-                          Index begin, Index end, Index rows, const float* grads, Index grad_chunk,
-                          bool add, float* to, Index to_row) {
-  static const float zeroes[kGroup] = {};
-  float* packed = scratch<2>(kGradientBlock * kGroup);
-  for (Index group = begin; group < end; ++group) {
-    const Index first = group * kGroup, live = std::min(kGroup, kept.count - first);
-    gather_transposed(site.weight + block.weight_column, weight_row, kept.neurons + first, live,
-                      block.count, packed);
-    for (Index row = 0; row < rows; row += kChunk) {
-      const Index here = std::min(kChunk, rows - row);
-      const float* chunk = grads + row / kChunk * grad_chunk;
-      const Target target{to + row * to_row + first, to_row, kLanes};
-      const Source start = add ? Source{target.data, to_row, kLanes} : Source{zeroes, 0, kLanes};
-      if (live > kLanes)
-        multiply_rows<2>(here, block.count, GatheredRows{packed}, chunk, start, target);
-      else
-        multiply_rows<1>(here, block.count, GatheredRows{packed}, chunk, start, target);
-    }
-  }
-}
-
-// `count` columns of `rows` rows, transposed to (chunks of rows, count, kChunk).
-inline void transpose_columns(const float* from, Index from_row, Index rows, Index count,
-                              float* to) {
-  for (Index r = 0; r < rows; r += kLanes)
-    transpose_rows(
-        std::min<Index>(kLanes, rows - r), count,
-        [&](Index i) { return from + (r + i) * from_row; },
-        [](Index) { return Factors{nullptr, 1.0f}; }, to + chunked(r, count), kChunk);
-}
-
-// grad_x = drop'(G W^T) for all rows.
-inline void all_data_gradients(const Site& site, const Steps& steps, Panels panels, Rows grad,
-                               float* grad_x, ParallelFor run) {
+// grad_x = drop'(G W^T) for all rows. `transpose_block(segment, block, to)` writes the transposed
+// gradients of a segment and a block of columns.
+template <typename TransposeBlock>
+void all_data_gradients(const Site& site, const Steps& steps, Index columns,
+                        const TransposeBlock& transpose_block, float* grad_x, ParallelFor run) {
   const auto parts = segments(site, steps);
+  const auto blocks = column_blocks(columns, most_rows(parts));
   const RowPlaces places(steps);
-  const auto blocks = column_blocks(panels, grad.hidden_size);
-  const Index width = round_up(most_kept(site), kGroup);
-  const auto work = kept_work(parts) / std::max<Index>(1, parts.size()) * panels.columns;
+  const auto starts = offsets(parts, [](const Segment& part) {
+    return transposed_size(part.kept.count, part.rows);
+  });
+  const auto work = kept_work(parts) / std::max<Index>(1, parts.size()) * columns;
   parallel(run, parts.size(), work, [&](Index begin, Index end) {
-    const Index base = parts[begin].first_row;
-    const Index rows = parts[end - 1].first_row + parts[end - 1].rows - base;
-    float* compact = scratch<3>(rows * width);
+    float* sums = scratch<2>(starts[end] - starts[begin]);
     for (const ColumnBlock& block : blocks)
       for (Index s = begin; s < end; ++s) {
-        const auto& [first_row, count, kept] = parts[s];
-        float* grads = scratch<4>(kGradientBlock * round_up(count, kChunk));
-        transpose_columns(grad.data + first_row * grad.row + block.grad_column, grad.row, count,
-                          block.count, grads);
-        data_gradient(site, panels.columns, block, kept, 0, divide_up(kept.count, kGroup), count,
-                      grads, block.count * kChunk, &block != &blocks.front(), compact + (first_row - base) * width,
-                      width);
+        const auto& [first_row, rows, kept] = parts[s];
+        float* grads = scratch<3>(transposed_size(block.count, rows));
+        transpose_block(parts[s], block, grads);
+        data_gradient(site, columns, block, kept, 0, kept.count, rows, {grads, block.count}, 0,
+                      &block != &blocks.front(), sums + starts[s] - starts[begin]);
       }
     for (Index s = begin; s < end; ++s)
-      for (Index row = parts[s].first_row; row < parts[s].first_row + parts[s].rows; ++row)
-        restore_row(compact + (row - base) * width, parts[s].kept,
-                    factors_at(site, places.step[row], places.column[row]), site.size,
-                    grad_x + row * site.size);
+      for (Index i = 0; i < parts[s].rows; ++i) {
+        const Index row = parts[s].first_row + i;
+        restore_row(sums + starts[s] - starts[begin], parts[s].kept,
+                    factors_at(site, places.step[row], places.column[row]), i, parts[s].rows,
+                    site.size, grad_x + row * site.size);
+      }
   });
 }
 
-// grad_W = drop(x)^T G, where `x_at(row)` is row `row` of x; grad_bias too, where it is not null.
-template <typename RowAt>
-void all_weight_gradients(const Site& site, const Steps& steps, Panels panels, Rows grad,
-                          const RowAt& x_at, float* grad_weight, float* grad_bias,
+// grad_W = drop(x)^T G, where `x_at(row)` is row `row` of x and `grads_at(panel, segment)` is G,
+// (rows, kPanelWidth); grad_bias too, where it is not null.
+template <typename RowAt, typename GradsAt>
+void all_weight_gradients(const Site& site, const Steps& steps, Panels panels, const RowAt& x_at,
+                          const GradsAt& grads_at, float* grad_weight, float* grad_bias,
                           ParallelFor run) {
   const auto parts = segments(site, steps);
   const RowPlaces places(steps);
-  const auto starts =
-      offsets(parts, [](const Segment& part) {
-        return part.rows * round_up(part.kept.count, kAccumulatedRows);
-      });
+  const auto starts = offsets(parts, [](const Segment& part) {
+    return part.rows * round_up(part.kept.count, kTileRows);
+  });
   Buffer dropped(starts.back());
   parallel(run, parts.size(), site.size * steps.batch, [&](Index begin, Index end) {
     for (Index s = begin; s < end; ++s)
@@ -238,20 +179,21 @@ void all_weight_gradients(const Site& site, const Steps& steps, Panels panels, R
     float* sums = scratch<0>(site.size * kPanelWidth);
     for (Index panel = begin; panel < end; ++panel) {
       std::fill(sums, sums + site.size * kPanelWidth, 0.0f);
-      alignas(64) float bias[kPanelWidth] = {};
-      const Columns from = panels.at(panel, grad.hidden_size);
+      Vector bias[kPanelVectors] = {};
       for (std::size_t s = 0; s < parts.size(); ++s) {
         const auto& [first_row, rows, kept] = parts[s];
-        float* slice = scratch<1>(rows * kPanelWidth);
-        pack_panel(grad.data + first_row * grad.row, grad.row, rows, from, slice);
-        accumulate_panel(kept.count, kept.neurons, rows, dropped.data() + starts[s], slice, sums);
+        const float* grads = grads_at(panel, parts[s]);
+        accumulate_panel(kept.count, kept.neurons, rows, dropped.data() + starts[s], grads, sums);
         if (grad_bias)
           for (Index i = 0; i < rows; ++i)
-            for (Index j = 0; j < kPanelWidth; ++j) bias[j] += slice[i * kPanelWidth + j];
+            for (int j = 0; j < kPanelVectors; ++j)
+              bias[j] += load(grads + i * kPanelWidth + j * kLanes);
       }
-      const Columns to = panels.at(panel, panels.columns / 4);
+      const Columns to = panels.at(panel);
       unpack_panel(sums, site.size, to, grad_weight, panels.columns);
-      if (grad_bias) unpack_panel(bias, 1, to, grad_bias, 0);
+      if (grad_bias)
+        for (int j = 0; j < kPanelVectors; ++j)
+          store_first(grad_bias + to.first + j * to.stride, bias[j], to.live[j]);
     }
   });
 }

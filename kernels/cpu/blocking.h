@@ -9,17 +9,18 @@ namespace sdrop::SDROP_CAPABILITY {
 constexpr int kPanelVectors = 4;
 constexpr Index kPanelWidth = kPanelVectors * kLanes;
 
-// Activations are transposed in chunks of so many rows. That is a panel's width, so that one offset
-// leads to neuron k in both operands: a multiplication less in a loop of some thirty instructions.
-constexpr Index kChunk = kPanelWidth;
+// Activations are transposed in chunks of at most so many rows: their lanes fill as many vectors.
+constexpr int kChunkVectors = 4;
+constexpr Index kChunk = kChunkVectors * kLanes;
 
-// Rows of weights between two visits of a sum to memory. With AVX2 a block of both operands fills
-// half of a first-level cache of 32 KB. The wider tile of AVX-512 reads weights half as
-// often and bears them coming from the second level: 320 measured best there for M = 20.
-constexpr Index kForwardBlock = SDROP_VECTOR_BYTES == 64 ? 320 : 64;
+// Rows of weights between two visits of a sum to memory. With AVX2 a block of both operands and what
+// is asked for ahead of time just fit a first-level cache of 32 KB: of 48 to 164, blocks of 82 to 96
+// measured best. The wider tile of AVX-512 reads weights half as often and bears them coming from the
+// second level: 320 measured best there for M = 20.
+constexpr Index kForwardBlock = SDROP_VECTOR_BYTES == 64 ? 320 : 96;
 
-// Columns of the gradient that one pass over the kept neurons reads.
-constexpr Index kGradientBlock = 128;
+// Bytes of transposed gradients that one pass over the kept neurons reads: half a first-level cache.
+constexpr Index kGradientBytes = 16384;
 
 // Rows that are taken together where all steps keep the same neurons.
 constexpr Index kConstantRows = 48;

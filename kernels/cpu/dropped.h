@@ -13,11 +13,6 @@ namespace sdrop::SDROP_CAPABILITY {
 
 inline bool is_constant(const Site& site) { return site.sets == 1; }
 
-// Where row `row` of `size` neurons begins in transposed chunks.
-constexpr Index chunked(Index row, Index size) {
-  return row / kChunk * kChunk * size + row % kChunk;
-}
-
 struct Kept {
   const std::int32_t* neurons;
   Index count;
@@ -85,40 +80,59 @@ struct RowPlaces {
   }
 };
 
-// kLanes rows times their factors into columns [0, kLanes) of `to`, (size, to_row).
+// `rows` rows of all neurons times their factors -> chunks of (kept, pitch), zeroes behind the last.
 template <typename RowAt, typename FactorsAt>
-SDROP_INLINE void transpose_rows(Index rows, Index size, const RowAt& row_at,
-                                 const FactorsAt& factors_at, float* to, Index to_row) {
-  for (Index j = 0; j < size; j += kLanes) {
-    const Index live = std::min<Index>(kLanes, size - j);
-    Vector square[kLanes];
-    for (Index i = 0; i < kLanes; ++i)
-      square[i] = i < rows ? load_first(row_at(i) + j, live) * factors_at(i).vector(j, live)
-                           : Vector{};
-    transpose(square);
-    for (Index i = 0; i < live; ++i) store(to + (j + i) * to_row, square[i]);
+void transpose_kept(Index rows, Index size, Kept kept, const RowAt& row_at,
+                    const FactorsAt& factors_at, float* to) {
+  for (Index first = 0; first < rows; first += kLanes) {
+    const Chunk chunk = chunk_of(first, rows);
+    const Index here = std::min<Index>(kLanes, rows - first);
+    float* columns = to + chunk.offset(kept.count) + first - chunk.first_row;
+    for (Index k = 0; k < kept.count;) {
+      const Index j = kept.neurons[k] / kLanes * kLanes, live = std::min<Index>(kLanes, size - j);
+      Vector square[kLanes] = {};
+      for (Index i = 0; i < here; ++i)
+        square[i] = load_first(row_at(first + i) + j, live) * factors_at(first + i).vector(j, live);
+      transpose(square);
+      for (; k < kept.count && kept.neurons[k] < j + kLanes; ++k)
+        store(columns + k * chunk.pitch(), square[kept.neurons[k] - j]);
+    }
   }
 }
 
-// (rows, size) at `x` -> (chunks of rows, size, kChunk), dropped.
+// `count` columns of `rows` rows -> chunks of (count, pitch).
+template <typename RowAt>
+void transpose_rows(Index rows, Index count, const RowAt& row_at, float* to) {
+  for (Index first = 0; first < rows; first += kLanes) {
+    const Chunk chunk = chunk_of(first, rows);
+    const Index here = std::min<Index>(kLanes, rows - first);
+    float* columns = to + chunk.offset(count) + first - chunk.first_row;
+    for (Index n = 0; n < count; n += kLanes) {
+      Vector square[kLanes] = {};
+      for (Index i = 0; i < here; ++i) square[i] = load_first(row_at(first + i) + n, count - n);
+      transpose(square);
+      for (Index j = 0; j < std::min<Index>(kLanes, count - n); ++j)
+        store(columns + (n + j) * chunk.pitch(), square[j]);
+    }
+  }
+}
+
+// The rows of a segment at `x`, (rows, size), dropped.
 inline void drop_transposed(const float* x, const Site& site, const RowPlaces& places,
                             const Segment& segment, float* to) {
-  for (Index first = 0; first < segment.rows; first += kLanes) {
-    const Index row = segment.first_row + first;
-    transpose_rows(
-        std::min<Index>(kLanes, segment.rows - first), site.size,
-        [&](Index i) { return x + (row + i) * site.size; },
-        [&](Index i) { return factors_at(site, places.step[row + i], places.column[row + i]); },
-        to + chunked(first, site.size), kChunk);
-  }
+  const auto row_of = [&](Index i) { return segment.first_row + i; };
+  transpose_kept(
+      segment.rows, site.size, segment.kept, [&](Index i) { return x + row_of(i) * site.size; },
+      [&](Index i) { return factors_at(site, places.step[row_of(i)], places.column[row_of(i)]); },
+      to);
 }
 
 // The kept elements of row `row` of `rows`, in groups of columns (see `grouped`).
 inline void drop_row(const float* x, Kept kept, Factors factors, Index row, Index rows,
                      float* to) {
-  for (Index first = 0; first < kept.count; first += kAccumulatedRows) {
-    const Index height = std::min(kAccumulatedRows, kept.count - first);
-    float* group = to + grouped(first, rows) + row * kAccumulatedRows;
+  for (Index first = 0; first < kept.count; first += kTileRows) {
+    const Index height = std::min<Index>(kTileRows, kept.count - first);
+    float* group = to + grouped(first, rows) + row * kTileRows;
     for (Index i = 0; i < height; ++i) {
       const Index neuron = kept.neurons[first + i];
       group[i] = x[neuron] * factors.at(neuron);
@@ -126,12 +140,16 @@ inline void drop_row(const float* x, Kept kept, Factors factors, Index row, Inde
   }
 }
 
-// The other way: gradients of the kept elements into a whole row, the others exactly 0.
-inline void restore_row(const float* grad, Kept kept, Factors factors, Index size, float* to) {
+// The other way: element `row` of each kept neuron, in chunks of transposed gradients of `rows` rows,
+// into a whole row; the others are exactly 0.
+inline void restore_row(const float* grads, Kept kept, Factors factors, Index row, Index rows,
+                        Index size, float* to) {
+  const Chunk chunk = chunk_of(row, rows);
+  const float* column = grads + chunk.offset(kept.count) + row - chunk.first_row;
   if (kept.count < size) std::fill(to, to + size, 0.0f);
-  for (Index j = 0; j < kept.count; ++j) {
-    const Index neuron = kept.neurons[j];
-    to[neuron] = grad[j] * factors.at(neuron);
+  for (Index k = 0; k < kept.count; ++k) {
+    const Index neuron = kept.neurons[k];
+    to[neuron] = column[k * chunk.pitch()] * factors.at(neuron);
   }
 }
 

@@ -53,8 +53,8 @@ struct LstmForward {
   float* output;       // (rows, H)
   float* h_n;          // (B, H)
   float* c_n;          // (B, H)
-  float* gates;        // (rows, 4, padded H), i, f, g, o after their nonlinearities
-  float* cells;        // (rows, padded H)
+  float* gates;        // rows * 4 * padded H, the gates after their nonlinearities
+  float* cells;        // rows * padded H; both for the backward pass of the same capability alone
 };
 
 struct LstmBackward {
@@ -99,8 +99,8 @@ struct LinearBackward {
   float* grad_bias;   // (N)
 };
 
-// The hidden size to which gates and cells are padded: a multiple of the widest vector, so that
-// every capability reads whole, aligned vectors from them.
+// The hidden size to which gates and cells are padded: a multiple of the widest vector, so that they
+// have room for the panels of every capability.
 constexpr Index padded_hidden_size(Index hidden_size) { return (hidden_size + 15) / 16 * 16; }
 
 // One compilation of the kernels.

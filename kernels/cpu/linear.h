@@ -7,19 +7,32 @@ namespace sdrop::SDROP_CAPABILITY {
 
 inline void linear_forward(const LinearForward& layer, ParallelFor run) {
   const Panels panels{layer.columns, false};
-  const ForwardProduct product(layer.site, layer.steps, panels, layer.input, run);
-  product(layer.bias, {layer.output, layer.columns, 0});
+  ForwardProduct(layer.site, layer.steps, panels, layer.input, run)(
+      layer.bias, MatrixRows{layer.output, layer.columns});
 }
 
 inline void linear_backward(const LinearBackward& layer, ParallelFor run) {
-  const Panels panels{layer.columns, false};
-  const Rows grad{const_cast<float*>(layer.grad_output), layer.columns, 0};
+  const Index columns = layer.columns;
+  const Panels panels{columns, false};
   if (layer.grad_input)
-    all_data_gradients(layer.site, layer.steps, panels, grad, layer.grad_input, run);
+    all_data_gradients(
+        layer.site, layer.steps, columns,
+        [&](const Segment& segment, ColumnBlock block, float* to) {
+          const float* from = layer.grad_output + segment.first_row * columns + block.first;
+          transpose_rows(segment.rows, block.count, [&](Index i) { return from + i * columns; },
+                         to);
+        },
+        layer.grad_input, run);
   all_weight_gradients(
-      layer.site, layer.steps, panels, grad,
-      [&](Index row) { return layer.input + row * layer.site.size; }, layer.grad_weight,
-      layer.grad_bias, run);
+      layer.site, layer.steps, panels,
+      [&](Index row) { return layer.input + row * layer.site.size; },
+      [&](Index panel, const Segment& segment) {
+        float* packed = scratch<1>(segment.rows * kPanelWidth);
+        pack_panel(layer.grad_output + segment.first_row * columns, columns, segment.rows,
+                   panels.at(panel), packed);
+        return packed;
+      },
+      layer.grad_weight, layer.grad_bias, run);
 }
 
 }  // namespace sdrop::SDROP_CAPABILITY

@@ -17,132 +17,133 @@ constexpr Index kStepsWorthPacking = 4;
 class ForwardRecurrence {
  public:
   ForwardRecurrence(const LstmForward& layer, ParallelFor run)
-      : layer_(layer), run_(run), padded_(padded_hidden_size(layer.hidden_size)),
-        panels_{4 * layer.hidden_size, true}, columns_(layer.hidden_site, layer.steps.batch),
-        cell_(layer.steps.batch * padded_) {
-    cell_.zero();
-    for (Index b = 0; b < layer.steps.batch; ++b) {
-      std::copy_n(layer.c_0 + b * layer.hidden_size, layer.hidden_size,
-                  cell_.data() + b * padded_);
-      std::copy_n(layer.h_0 + b * layer.hidden_size, layer.hidden_size,
-                  layer.h_n + b * layer.hidden_size);
-    }
+      : layer_(layer), steps_(layer.steps), run_(run), size_(layer.hidden_size),
+        gates_{layer.gates, steps_.rows}, cells_{layer.cells, steps_.rows},
+        panels_{4 * size_, true}, columns_(layer.hidden_site, steps_) {
     pack_weights();
   }
 
   void operator()() {
+    columns_.prepare(0);
     Index running = 0;
-    for (Index position = 0; position < layer_.steps.count; ++position) {
-      const Index t = step_in_order(layer_.steps, position), size = layer_.steps.sizes[t];
-      if (size > running) columns_.begin_sequences(position, t, running, size, layer_.h_0);
-      running = size;
+    for (Index position = 0; position < steps_.count; ++position) {
+      const Index t = step_in_order(steps_, position), rows = steps_.sizes[t];
+      if (rows > running) columns_.begin_sequences(position, running, rows, layer_.h_0);
+      running = rows;
+      const bool last = position + 1 == steps_.count;
+      if (!last) columns_.prepare(position + 1);
       const Kept kept = kept_at(layer_.hidden_site, t);
-      parallel(run_, panels_.count(), size * (kept.count + 8) * kPanelWidth,
+      parallel(run_, panels_.count(), rows * (kept.count + 8) * kPanelWidth,
                [&](Index begin, Index end) {
                  for (Index panel = begin; panel < end; ++panel) {
                    multiply(panel, position, t, kept);
-                   for (Index b = 0; b < size; b += kLanes) pointwise(panel, position, t, b);
+                   for (Index b = 0; b < rows; b += kLanes) pointwise(panel, position, t, b);
                  }
                });
     }
-    for (Index b = 0; b < layer_.steps.batch; ++b)
-      std::copy_n(cell_.data() + b * padded_, layer_.hidden_size,
-                  layer_.c_n + b * layer_.hidden_size);
+    finish();
   }
 
  private:
   void pack_weights() {
-    const Index size = layer_.hidden_size;
-    const bool all = layer_.steps.count >= kStepsWorthPacking;
-    first_packed_ = all ? 0 : size / kLanes;
-    packed_.reserve((panels_.count() - first_packed_) * size * kPanelWidth);
-    parallel(run_, panels_.count() - first_packed_, size * kPanelWidth,
+    const bool all = steps_.count >= kStepsWorthPacking;
+    first_packed_ = all ? 0 : size_ / kLanes;
+    packed_.reserve((panels_.count() - first_packed_) * size_ * kPanelWidth);
+    parallel(run_, panels_.count() - first_packed_, size_ * kPanelWidth,
              [&](Index begin, Index end) {
                for (Index i = begin; i < end; ++i)
-                 pack_panel(layer_.hidden_site.weight, 4 * size, size,
-                            panels_.at(first_packed_ + i, size),
-                            packed_.data() + i * size * kPanelWidth);
+                 pack_panel(layer_.hidden_site.weight, 4 * size_, size_,
+                            panels_.at(first_packed_ + i),
+                            packed_.data() + i * size_ * kPanelWidth);
              });
   }
 
+  PackedRows packed(Index panel, Kept kept) const {
+    return {packed_.data() + (panel - first_packed_) * size_ * kPanelWidth, kept.neurons};
+  }
+
   void multiply(Index panel, Index position, Index t, Kept kept) const {
-    const Index size = layer_.hidden_size;
-    float* sums = layer_.gates + layer_.steps.starts[t] * 4 * padded_ + panel * kLanes;
-    const auto add = [&](auto weights) {
-      multiply_panel(layer_.steps.sizes[t], kept.count, weights, columns_.of_step(position),
-                     columns_.chunk_size(), {sums, 4 * padded_, padded_}, {sums, 4 * padded_, padded_});
+    const Target sums = gates_.at(panel, steps_.starts[t]);
+    const auto add = [&](auto weights, Ahead next) {
+      multiply_panel(steps_.sizes[t], kept.count, weights, columns_.of_step(position),
+                     {sums.data, sums.row, sums.vector}, sums, next);
     };
     if (panel < first_packed_)
-      add(RowsInPlace{layer_.hidden_site.weight + panel * kLanes, kept.neurons, 4 * size, size});
+      add(RowsInPlace{layer_.hidden_site.weight + panel * kLanes, kept.neurons, 4 * size_, size_},
+          {});
+    else if (panel + 1 < panels_.count())
+      add(packed(panel, kept), first_block(packed(panel + 1, kept), kept.count));
     else
-      add(PackedRows<true>{packed_.data() + (panel - first_packed_) * size * kPanelWidth,
-                     kept.neurons});
+      add(packed(panel, kept), {});
   }
 
   // Gates, cell and output of the panel's units in sequences [b, b + kLanes).
   void pointwise(Index panel, Index position, Index t, Index b) const {
-    const Index unit = panel * kLanes, size = layer_.hidden_size;
-    const Index live = std::min<Index>(kLanes, size - unit);
-    const Index rows = std::min<Index>(kLanes, layer_.steps.sizes[t] - b);
-    const bool last = position + 1 == layer_.steps.count;
-    const Index next = last ? t : step_in_order(layer_.steps, position + 1);
+    const Index unit = panel * kLanes, live = std::min<Index>(kLanes, size_ - unit);
+    const Index rows = std::min<Index>(kLanes, steps_.sizes[t] - b);
+    const bool last = position + 1 == steps_.count;
+    const Index next = last ? t : step_in_order(steps_, position + 1);
     Vector hidden[kLanes] = {};
     for (Index i = 0; i < rows; ++i) {
-      const Index row = layer_.steps.starts[t] + b + i;
-      const Vector h = one_row(row, b + i, unit);
-      store_first(layer_.output + row * size + unit, h, live);
-      store_first(layer_.h_n + (b + i) * size + unit, h, live);
+      const Index row = steps_.starts[t] + b + i;
+      const Vector h = one_row(panel, row, row_before(steps_, position, b + i), b + i, live);
+      store_first(layer_.output + row * size_ + unit, h, live);
       hidden[i] = h * factors_at(layer_.hidden_site, next, b + i).vector(unit, live);
     }
-    if (last) return;
-    transpose(hidden);
-    float* to = columns_.of_step(position + 1) + chunked(b, size) + unit * kChunk;
-    for (Index j = 0; j < live; ++j) store(to + j * kChunk, hidden[j]);
+    if (!last) columns_.write(position + 1, panel, b, hidden);
   }
 
-  SDROP_INLINE Vector one_row(Index row, Index b, Index unit) const {
-    float* gates = layer_.gates + row * 4 * padded_ + unit;
-    float* state = cell_.data() + b * padded_ + unit;
-    const Vector i = sigmoid(load(gates)), f = sigmoid(load(gates + padded_));
-    const Vector g = hyperbolic_tangent(load(gates + 2 * padded_));
-    const Vector o = sigmoid(load(gates + 3 * padded_));
-    const Vector c = f * load(state) + i * g;
+  SDROP_INLINE Vector one_row(Index panel, Index row, Index before, Index b, Index live) const {
+    float* gates = gates_.at(panel, row).data;
+    const Vector state = before >= 0
+                             ? load(cells_.at(panel, before))
+                             : load_first(layer_.c_0 + b * size_ + panel * kLanes, live);
+    const Vector i = sigmoid(load(gates)), f = sigmoid(load(gates + kLanes));
+    const Vector g = hyperbolic_tangent(load(gates + 2 * kLanes));
+    const Vector o = sigmoid(load(gates + 3 * kLanes));
+    const Vector c = f * state + i * g;
     store(gates, i);
-    store(gates + padded_, f);
-    store(gates + 2 * padded_, g);
-    store(gates + 3 * padded_, o);
-    store(state, c);
-    store(layer_.cells + row * padded_ + unit, c);
+    store(gates + kLanes, f);
+    store(gates + 2 * kLanes, g);
+    store(gates + 3 * kLanes, o);
+    store(cells_.at(panel, row), c);
     return o * hyperbolic_tangent(c);
   }
 
+  // h_n and c_n: each sequence's last step. What no panel owns of the saved tensors is cleared: they
+  // hold no chance values.
+  void finish() const {
+    for (Index b = 0; b < steps_.batch; ++b) {
+      Index last = steps_.count;  // one behind its last step in time
+      while (steps_.sizes[last - 1] <= b) --last;
+      const Index row = steps_.starts[steps_.reverse ? 0 : last - 1] + b;
+      std::copy_n(layer_.output + row * size_, size_, layer_.h_n + b * size_);
+      for (Index panel = 0; panel < panels_.count(); ++panel)
+        store_first(layer_.c_n + b * size_ + panel * kLanes, load(cells_.at(panel, row)),
+                    std::min<Index>(kLanes, size_ - panel * kLanes));
+    }
+    const Index owned = panels_.count() * kLanes, all = padded_hidden_size(size_);
+    std::fill_n(layer_.gates + 4 * owned * steps_.rows, 4 * (all - owned) * steps_.rows, 0.0f);
+    std::fill_n(layer_.cells + owned * steps_.rows, (all - owned) * steps_.rows, 0.0f);
+  }
+
   const LstmForward& layer_;
+  const Steps& steps_;
   ParallelFor run_;
-  Index padded_;
+  Index size_;
+  GateRows gates_;
+  CellRows cells_;
   Panels panels_;
   HiddenColumns columns_;
-  Buffer cell_;
   Index first_packed_ = 0;
   Buffer packed_;
 };
 
-// The units that no panel owns: saved tensors hold no chance values.
-inline void clear_padding(const LstmForward& layer, Index padded) {
-  const Index owned = round_up(layer.hidden_size, kLanes);
-  for (Index row = 0; row < layer.steps.rows; ++row) {
-    std::fill(layer.cells + row * padded + owned, layer.cells + (row + 1) * padded, 0.0f);
-    for (Index gate = 4 * row; gate < 4 * (row + 1); ++gate)
-      std::fill(layer.gates + gate * padded + owned, layer.gates + (gate + 1) * padded, 0.0f);
-  }
-}
-
 inline void lstm_forward(const LstmForward& layer, ParallelFor run) {
-  const Index padded = padded_hidden_size(layer.hidden_size);
   const Panels panels{4 * layer.hidden_size, true};
-  const ForwardProduct product(layer.input_site, layer.steps, panels, layer.input, run);
-  product(layer.bias, {layer.gates, 4 * padded, padded});
+  ForwardProduct(layer.input_site, layer.steps, panels, layer.input, run)(
+      layer.bias, GateRows{layer.gates, layer.steps.rows});
   ForwardRecurrence(layer, run)();
-  clear_padding(layer, padded);
 }
 
 }  // namespace sdrop::SDROP_CAPABILITY

@@ -34,11 +34,11 @@ struct Panels {
     return gates ? divide_up(columns / 4, kLanes) : divide_up(columns, kPanelWidth);
   }
 
-  // `hidden_size` is that of the rows in question: padded for gates, not for weights.
-  Columns at(Index panel, Index hidden_size) const {
-    Columns found{gates ? panel * kLanes : panel * kPanelWidth, gates ? hidden_size : kLanes, {}};
+  Columns at(Index panel) const {
+    const Index units = columns / 4;
+    Columns found{gates ? panel * kLanes : panel * kPanelWidth, gates ? units : kLanes, {}};
     for (int j = 0; j < kPanelVectors; ++j) {
-      const Index end = gates ? hidden_size : columns - j * kLanes;
+      const Index end = gates ? units : columns - j * kLanes;
       found.live[j] = std::clamp<Index>(end - found.first, 0, kLanes);
     }
     return found;

@@ -8,46 +8,104 @@
 
 namespace sdrop::SDROP_CAPABILITY {
 
+// Up to kChunk rows of a batch whose transposes, (neurons, pitch), lie behind those of the chunks
+// before it.
+struct Chunk {
+  Index first_row;
+  Index rows;
+
+  Index vectors() const { return divide_up(rows, kLanes); }
+  Index pitch() const { return vectors() * kLanes; }
+  Index offset(Index neurons) const { return first_row * neurons; }
+};
+
+// The chunk of `rows` rows that row `row` is in.
+inline Chunk chunk_of(Index row, Index rows) {
+  const Index first = row / kChunk * kChunk;
+  return {first, std::min(kChunk, rows - first)};
+}
+
+// Floats of all chunks.
+constexpr Index transposed_size(Index neurons, Index rows) {
+  return neurons * round_up(rows, kLanes);
+}
+
+// Kept rows of a packed panel that are needed soon: asked for bit by bit between tiles, since the
+// third cache answers slower than a tile lasts and the first has no room for more.
+class Ahead {
+ public:
+  Ahead() = default;
+  Ahead(PackedRows rows, Index count) : rows_(rows), count_(count) {}
+
+  // The first `part` of `parts`.
+  SDROP_INLINE void ask(Index part, Index parts) {
+    for (const Index end = count_ * part / parts; asked_ < end; ++asked_) {
+      const float* row = rows_.row(asked_);
+#pragma GCC unroll 4
+      for (Index j = 0; j < kPanelWidth; j += 16) prefetch(row + j);
+    }
+  }
+
+ private:
+  PackedRows rows_{};
+  Index count_ = 0, asked_ = 0;
+};
+
 // Calls the tile of exactly `rows` rows.
-template <int Most, int Vectors, typename Weights>
+template <int Most, typename Weights>
 SDROP_INLINE void multiply_some_rows(Index rows, Index count, Weights weights, const float* a,
-                                     Source start, Target target) {
+                                     Index pitch, Source start, Target target) {
   if constexpr (Most > 1) {
     if (rows < Most)
-      return multiply_some_rows<Most - 1, Vectors>(rows, count, weights, a, start, target);
+      return multiply_some_rows<Most - 1>(rows, count, weights, a, pitch, start, target);
   }
-  multiply_tile<Most, Vectors>(count, weights, a, start, target);
+  multiply_tile<Most, kPanelVectors>(count, weights, a, pitch, start, target);
 }
 
 // target = start + A^T B for the rows of one chunk, in tiles of nearly equal height.
-template <int Vectors, typename Weights>
-void multiply_rows(Index rows, Index count, Weights weights, const float* a, Source start,
-                   Target target) {
-  constexpr int kMost = tile_rows(Vectors);
-  Index tiles = divide_up(rows, kMost), height = divide_up(rows, tiles);
-  multiply_some_rows<kMost, Vectors>(height, count, weights, a, start, target);
-  for (Index first = height; --tiles > 0; first += height) {
-    height = divide_up(rows - first, tiles);
-    multiply_some_rows<kMost, Vectors>(
-        height, count, weights.fetched(), a + first,
+template <typename Weights>
+void multiply_rows(Index rows, Index count, Weights weights, const float* a, Index pitch,
+                   Source start, Target target, Ahead ahead) {
+  const Index tiles = divide_up(rows, kTileRows);
+  for (Index tile = 0, first = 0; tile < tiles; ++tile) {
+    const Index height = divide_up(rows - first, tiles - tile);
+    ahead.ask(tile + 1, tiles);
+    multiply_some_rows<kTileRows>(
+        height, count, weights, a + first, pitch,
         {start.data + first * start.row, start.row, start.vector},
         {target.data + first * target.row, target.row, target.vector});
+    first += height;
   }
 }
 
-// target = start + A[kept]^T B[kept] for one panel of columns and any number of rows; chunks of A
-// are `chunk_size` elements apart.
+inline Index forward_blocks(Index count) {
+  return std::max<Index>(1, divide_up(count, kForwardBlock));
+}
+
+// The first block of `count` rows, to be asked for while another block is multiplied.
+inline Ahead first_block(const RowsInPlace&, Index) { return {}; }
+inline Ahead first_block(const PackedRows& rows, Index count) {
+  return {rows, divide_up(count, forward_blocks(count))};
+}
+
+// target = start + A^T B[kept] for one panel of columns and any number of rows. A holds the `count`
+// kept neurons alone, transposed in chunks. `next` is what the caller goes on with.
 template <typename Weights>
-void multiply_panel(Index rows, Index count, Weights weights, const float* a, Index chunk_size,
-                    Source start, Target target) {
-  for (Index row = 0; row < rows; row += kChunk, a += chunk_size) {
+void multiply_panel(Index rows, Index count, Weights weights, const float* a, Source start,
+                    Target target, Ahead next = {}) {
+  for (Index row = 0; row < rows; row += kChunk) {
+    const Chunk chunk = chunk_of(row, rows);
+    const float* columns = a + chunk.offset(count);
     const Target sums{target.data + row * target.row, target.row, target.vector};
     Source from{start.data + row * start.row, start.row, start.vector};
-    Index blocks = std::max<Index>(1, divide_up(count, kForwardBlock));
+    Index blocks = forward_blocks(count);
     for (Index first = 0; blocks > 0; --blocks) {
-      const Index size = divide_up(count - first, blocks);
-      multiply_rows<kPanelVectors>(std::min(kChunk, rows - row), size, weights.from(first), a,
-                                   from, sums);
+      const Index size = divide_up(count - first, blocks), left = count - first - size;
+      const Ahead ahead = left > 0              ? first_block(weights.from(first + size), left)
+                          : row + kChunk < rows ? first_block(weights, count)
+                                                : next;
+      multiply_rows(chunk.rows, size, weights.from(first), columns + first * chunk.pitch(),
+                    chunk.pitch(), from, sums, ahead);
       from = {sums.data, sums.row, sums.vector};
       first += size;
     }
@@ -67,19 +125,19 @@ SDROP_INLINE void accumulate_some_rows(Index rows, Index count, const std::int32
 // read from end to end; columns of a row-major A would be read a cache line a row, 64 streams at
 // B = 64, more than a processor follows.
 constexpr Index grouped(Index column, Index rows) {
-  return column / kAccumulatedRows * rows * kAccumulatedRows + column % kAccumulatedRows;
+  return column / kTileRows * rows * kTileRows + column % kTileRows;
 }
 
-// target[kept] += A^T B: A is (kept_count / kAccumulatedRows, rows, kAccumulatedRows), B (rows,
-// kPanelWidth), the target (size, kPanelWidth). The next tile's targets are asked for meanwhile.
+// target[kept] += A^T B: A is (kept_count / kTileRows, rows, kTileRows), B (rows, kPanelWidth), the
+// target (size, kPanelWidth). The next tile's targets are asked for meanwhile.
 inline void accumulate_panel(Index kept_count, const std::int32_t* kept, Index rows,
                              const float* a, const float* b, float* target) {
-  for (Index first = 0; first < kept_count; first += kAccumulatedRows) {
-    const Index height = std::min(kAccumulatedRows, kept_count - first);
+  for (Index first = 0; first < kept_count; first += kTileRows) {
+    const Index height = std::min<Index>(kTileRows, kept_count - first);
     for (Index ahead = first + height; ahead < std::min(first + 2 * height, kept_count); ++ahead)
       for (Index j = 0; j < kPanelWidth; j += 16) prefetch(target + kept[ahead] * kPanelWidth + j);
-    accumulate_some_rows<kAccumulatedRows>(height, rows, kept + first, a + grouped(first, rows), b,
-                                           target);
+    accumulate_some_rows<kTileRows>(height, rows, kept + first, a + grouped(first, rows), b,
+                                    target);
   }
 }
 

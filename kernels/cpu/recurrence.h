@@ -10,52 +10,97 @@ inline Index step_in_order(const Steps& steps, Index position) {
   return steps.reverse ? steps.count - 1 - position : position;
 }
 
-// States (rows, width) after each step, and the ones (B, initial_width) before the first.
-struct States {
-  const Steps& steps;
-  const float* after;
-  Index width;
-  const float* initial;
-  Index initial_width;
+// The row that sequence b had in the step before the one at `position`, or -1 where it begins there.
+inline Index row_before(const Steps& steps, Index position, Index b) {
+  if (position == 0) return -1;
+  const Index previous = step_in_order(steps, position - 1);
+  return b < steps.sizes[previous] ? steps.starts[previous] + b : -1;
+}
 
-  // The state that sequence b brings into the step at `position`.
-  const float* before(Index position, Index b) const {
-    if (position > 0) {
-      const Index previous = step_in_order(steps, position - 1);
-      if (b < steps.sizes[previous]) return after + (steps.starts[previous] + b) * width;
-    }
-    return initial + b * initial_width;
-  }
-};
-
-// h_{t-1}, dropped and transposed to (chunks of sequences, H, kChunk): what the hidden GEMM of a step reads. Two of
-// them, since the units of a step that are done already write the next one's.
+// h_{t-1}, dropped and transposed: chunks of (kept, pitch), what the hidden GEMM of a step reads. Two
+// of them, since the units of a step that are done already write the next one's.
 class HiddenColumns {
  public:
-  HiddenColumns(const Site& site, Index batch)
-      : site_(site) {
-    for (Buffer& buffer : buffers_) {
-      buffer.reserve(site.size * round_up(batch, kChunk));
-      buffer.zero();
+  HiddenColumns(const Site& site, const Steps& steps)
+      : site_(site), steps_(steps), panels_(divide_up(site.size, kLanes)) {
+    for (Side& side : sides_) {
+      side.columns.reserve(transposed_size(most_kept(site), steps.batch));
+      side.first_kept.resize(panels_ + 1);
     }
   }
 
-  Index chunk_size() const { return site_.size * kChunk; }
-  float* of_step(Index position) const { return buffers_[position % 2].data(); }
+  const float* of_step(Index position) const { return sides_[position % 2].columns.data(); }
 
-  // Sequences [first, end) begin at step t with their h_0.
-  void begin_sequences(Index position, Index t, Index first, Index end, const float* h_0) {
-    float* columns = of_step(position);
-    for (Index b = first; b < end; ++b) {
-      const Factors factors = factors_at(site_, t, b);
-      for (Index j = 0; j < site_.size; ++j)
-        columns[chunked(b, site_.size) + j * kChunk] = h_0[b * site_.size + j] * factors.at(j);
+  // Before anything of the step is written.
+  void prepare(Index position) {
+    Side& side = sides_[position % 2];
+    side.t = step_in_order(steps_, position);
+    side.kept = kept_at(site_, side.t);
+    Index k = 0;
+    for (Index panel = 0; panel <= panels_; ++panel) {
+      while (k < side.kept.count && side.kept.neurons[k] < panel * kLanes) ++k;
+      side.first_kept[panel] = k;
     }
+  }
+
+  // Sequences [first, end) begin at this step with their h_0.
+  void begin_sequences(Index position, Index first, Index end, const float* h_0) {
+    const Side& side = sides_[position % 2];
+    for (Index b = first; b < end; ++b) {
+      const Factors factors = factors_at(site_, side.t, b);
+      const Chunk chunk = chunk_of(b, steps_.sizes[side.t]);
+      float* column = side.columns.data() + chunk.offset(side.kept.count) + b - chunk.first_row;
+      for (Index k = 0; k < side.kept.count; ++k) {
+        const Index j = side.kept.neurons[k];
+        column[k * chunk.pitch()] = h_0[b * site_.size + j] * factors.at(j);
+      }
+    }
+  }
+
+  // The units of a panel in sequences [b, b + kLanes), b a multiple of kLanes: row i is sequence b + i.
+  SDROP_INLINE void write(Index position, Index panel, Index b, Vector (&hidden)[kLanes]) const {
+    const Side& side = sides_[position % 2];
+    const Index begin = side.first_kept[panel], end = side.first_kept[panel + 1];
+    if (begin == end || b >= steps_.sizes[side.t]) return;
+    transpose(hidden);
+    const Chunk chunk = chunk_of(b, steps_.sizes[side.t]);
+    float* columns = side.columns.data() + chunk.offset(side.kept.count) + b - chunk.first_row;
+    for (Index k = begin; k < end; ++k)
+      store(columns + k * chunk.pitch(), hidden[side.kept.neurons[k] - panel * kLanes]);
   }
 
  private:
-  Site site_;
-  Buffer buffers_[2];
+  // What the steps at even positions read, and those at odd ones.
+  struct Side {
+    Index t;
+    Kept kept;
+    std::vector<Index> first_kept;  // of each panel's units
+    Buffer columns;
+  };
+
+  const Site& site_;
+  const Steps& steps_;
+  Index panels_;
+  Side sides_[2];
+};
+
+// Gates, or their gradients: (panels, rows, 4, kLanes) for whole vectors of units, so that what the
+// owner of a panel reads and writes in a step lies together.
+struct GateRows {
+  float* data;
+  Index rows;
+
+  Target at(Index panel, Index row) const {
+    return {data + (panel * rows + row) * kPanelWidth, kPanelWidth, kLanes};
+  }
+};
+
+// Cell states: (panels, rows, kLanes).
+struct CellRows {
+  float* data;
+  Index rows;
+
+  float* at(Index panel, Index row) const { return data + (panel * rows + row) * kLanes; }
 };
 
 }  // namespace sdrop::SDROP_CAPABILITY

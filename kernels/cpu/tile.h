@@ -1,6 +1,8 @@
 // The micro-kernels: a tile of the product stays in registers while the sum runs.
 #pragma once
 
+#include <algorithm>
+
 #include "blocking.h"
 
 namespace sdrop::SDROP_CAPABILITY {
@@ -15,44 +17,19 @@ struct Block {
 using Source = Block<const float>;
 using Target = Block<float>;
 
-// Rows of a tile of `vectors` vectors: as many sums as registers hold beside the operands.
-constexpr int tile_rows(int vectors) {
-#if SDROP_VECTOR_BYTES == 64
-  return vectors == 4 ? 6 : 12;  // 32 registers
-#else
-  return vectors == 4 ? 3 : 6;  // 16 registers
-#endif
-}
+// Rows of a tile as wide as a panel: as many sums as registers hold beside the operands.
+constexpr int kTileRows = SDROP_VECTOR_BYTES == 64 ? 6 : 3;  // of 32 registers and of 16
 
-// How many kept rows ahead the next row of weights is asked for. Indices are read so far ahead too,
-// so a list of kept neurons goes on for as many behind its end.
-constexpr Index kPrefetchDistance = 12;
-static_assert(kPrefetchDistance <= kReadableBehindKept);
+// Where row k of B lies, in the two ways in which a tile meets weights.
 
-// Where row k of B lies, in the three ways in which a tile meets weights.
-
-// Kept rows of a packed panel; its fixed pitch saves a multiplication a row. The first tile of a
-// block asks for rows ahead of time, the others find them in the first-level cache.
-template <bool Prefetching>
+// Kept rows of a packed panel.
 struct PackedRows {
   const float* data;
   const std::int32_t* kept;
 
-  SDROP_INLINE Index index(Index k) const { return kept[k]; }
-  SDROP_INLINE const float* vector(Index row, int j) const {
-    return data + row * (4 * kLanes) + j * kLanes;
-  }
-  SDROP_INLINE void prefetch_ahead(Index k, const float* a) const {
-    if constexpr (Prefetching) {
-      const Index ahead = kept[k + kPrefetchDistance] * kPanelWidth;
-#pragma GCC unroll 4
-      for (int j = 0; j < kPanelWidth; j += 16) prefetch(data + ahead + j);
-      prefetch(a + ahead);
-      prefetch(a + ahead + 16);
-    }
-  }
+  SDROP_INLINE const float* row(Index k) const { return data + kept[k] * kPanelWidth; }
+  SDROP_INLINE const float* vector(const float* row, int j) const { return row + j * kLanes; }
   PackedRows from(Index k) const { return {data, kept + k}; }
-  PackedRows<false> fetched() const { return {data, kept}; }
 };
 
 // Kept rows of the weight itself.
@@ -62,29 +39,9 @@ struct RowsInPlace {
   Index row_stride;
   Index vector_stride;
 
-  SDROP_INLINE Index index(Index k) const { return kept[k]; }
-  SDROP_INLINE const float* vector(Index row, int j) const {
-    return data + row * row_stride + j * vector_stride;
-  }
-  SDROP_INLINE void prefetch_ahead(Index k, const float*) const {
-    const float* ahead = data + kept[k + kPrefetchDistance] * row_stride;
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) prefetch(ahead + j * vector_stride);
-  }
+  SDROP_INLINE const float* row(Index k) const { return data + kept[k] * row_stride; }
+  SDROP_INLINE const float* vector(const float* row, int j) const { return row + j * vector_stride; }
   RowsInPlace from(Index k) const { return {data, kept + k, row_stride, vector_stride}; }
-  RowsInPlace fetched() const { return *this; }
-};
-
-// Rows that were gathered one behind the other, two vectors each.
-struct GatheredRows {
-  const float* data;
-
-  SDROP_INLINE Index index(Index k) const { return k; }
-  SDROP_INLINE const float* vector(Index row, int j) const {
-    return data + row * (2 * kLanes) + j * kLanes;
-  }
-  SDROP_INLINE void prefetch_ahead(Index, const float*) const {}
-  GatheredRows fetched() const { return *this; }
 };
 
 // sum += a b^T. The side with fewer vectors is held, the other comes one by one: 3 x 4 sums then
@@ -115,19 +72,18 @@ SDROP_INLINE void add_outer_product(Vector (&sum)[Rows][Vectors], const Left& le
   }
 }
 
-// target = start + A^T B over `count` rows. A, a chunk of transposed activations, is read element by
-// element (its columns are the tile's rows), B vector by vector. The sum begins at zero and is added
-// in the end: rounding errors then grow with the length of a block, not with that of the whole sum.
+// target = start + A^T B over `count` rows. A, transposed activations of the kept neurons, is read
+// element by element (its columns are the tile's rows), B vector by vector. The sum begins at zero
+// and is added in the end: rounding errors then grow with the length of a block, not with that of
+// the whole sum.
 template <int Rows, int Vectors, typename Weights>
 __attribute__((noinline)) void multiply_tile(Index count, Weights weights, const float* a,
-                                             Source start, Target target) {
+                                             Index pitch, Source start, Target target) {
   Vector sum[Rows][Vectors] = {};
-  for (Index k = 0; k < count; ++k) {
-    const Index row = weights.index(k);
-    weights.prefetch_ahead(k, a);
-    const float* column = a + row * kChunk;
+  for (Index k = 0; k < count; ++k, a += pitch) {
+    const float* row = weights.row(k);
     add_outer_product(
-        sum, [&](int i) { return column[i]; }, [&](int j) { return weights.vector(row, j); });
+        sum, [&](int i) { return a[i]; }, [&](int j) { return weights.vector(row, j); });
   }
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i)
@@ -137,17 +93,48 @@ __attribute__((noinline)) void multiply_tile(Index count, Weights weights, const
             sum[i][j] + load(start.data + i * start.row + j * start.vector));
 }
 
-// Rows of the tile that sums up weight gradients.
-constexpr Index kAccumulatedRows = tile_rows(4);
+// Rows of weights that a tile of the data gradient takes together; each needs a pointer.
+constexpr int gradient_rows(int vectors) {
+  return std::min(8, (SDROP_VECTOR_BYTES == 64 ? 24 : 12) / vectors);
+}
 
-// Row kept[i] of the target += sum over `count` rows of A, (count, kAccumulatedRows), and B.
+// sums = or += W G^T: row i of the sums is row i of the weights times `count` columns of gradients,
+// with the batch in the lanes. Weights are read where they are, from end to end, and element by
+// element, so that nothing has to be transposed. Meanwhile the rows `ahead` are asked for.
+template <int Rows, int Vectors>
+__attribute__((noinline)) void gradient_tile(Index count, const float* const* weights,
+                                             const float* const* ahead, const float* grads,
+                                             bool add, float* sums) {
+  constexpr Index kLine = 16;  // floats of a cache line
+  Vector sum[Rows][Vectors] = {};
+  const float* row[Rows];
+  for (int i = 0; i < Rows; ++i) row[i] = weights[i];
+  for (Index first = 0; first < count; first += kLine) {
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i) prefetch(ahead[i] + first);
+    const Index end = std::min(count, first + kLine);
+#pragma GCC unroll 4
+    for (Index n = first; n < end; ++n, grads += Vectors * kLanes)
+      add_outer_product(
+          sum, [&](int i) { return row[i][n]; }, [&](int j) { return grads + j * kLanes; });
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < Vectors; ++j) {
+      float* to = sums + (i * Vectors + j) * kLanes;
+      store(to, add ? load(to) + sum[i][j] : sum[i][j]);
+    }
+}
+
+// Row kept[i] of the target += sum over `count` rows of A, (count, kTileRows), and B.
 template <int Rows>
 __attribute__((noinline)) void accumulate_tile(Index count, const std::int32_t* kept,
                                                const float* a, const float* b, float* target) {
   constexpr int kVectors = 4;
   constexpr Index kRow = kVectors * kLanes;
   Vector sum[Rows][kVectors] = {};
-  for (Index k = 0; k < count; ++k, a += kAccumulatedRows, b += kRow)
+  for (Index k = 0; k < count; ++k, a += kTileRows, b += kRow)
     add_outer_product(
         sum, [&](int i) { return a[i]; }, [&](int j) { return b + j * kLanes; });
 #pragma GCC unroll 16
