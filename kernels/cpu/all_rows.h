@@ -100,8 +100,8 @@ class ForwardProduct {
                 Target sums) const {
     const auto& [first_row, rows, kept] = segments_[s];
     const auto add = [&](auto weights, Ahead next) {
-      multiply_panel(rows, kept.count, weights, dropped_.data() + starts_[s], {start, 0, kLanes},
-                     sums, next);
+      const PanelProduct<decltype(weights)> product{weights, {start, 0, kLanes}, sums};
+      multiply_panels(1, &product, rows, kept.count, dropped_.data() + starts_[s], next);
     };
     if (!packed)
       return add(RowsInPlace{site_.weight + columns.first, kept.neurons, panels_.columns,
@@ -109,8 +109,8 @@ class ForwardProduct {
                  {});
     const bool last = s + 1 == segments_.size();
     const Kept next = last ? kept : segments_[s + 1].kept;
-    add(PackedRows{packed, kept.neurons},
-        last ? Ahead() : first_block(PackedRows{packed, next.neurons}, next.count));
+    add(PackedRows{packed, kept.neurons, kPanelWidth},
+        last ? Ahead() : first_block(PackedRows{packed, next.neurons, kPanelWidth}, next.count));
   }
 
   Site site_;

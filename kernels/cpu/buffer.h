@@ -1,6 +1,8 @@
 // Memory for intermediate results, aligned to cache lines.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -9,6 +11,10 @@
 #include "vector.h"
 
 namespace sdrop::SDROP_CAPABILITY {
+
+// Large buffers ask for pages of this size: weights are read all over them, and with small pages each
+// row begins with a look-up of its address.
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
@@ -22,9 +28,14 @@ class Buffer {
   // At least `size` floats of unknown value; what was there is lost when it has to grow.
   float* reserve(Index size) {
     if (size > size_) {
-      const std::size_t bytes = static_cast<std::size_t>(round_up(size + 16, 16)) * sizeof(float);
-      memory_.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
+      std::size_t bytes = static_cast<std::size_t>(round_up(size + 16, 16)) * sizeof(float);
+      const std::size_t alignment = bytes >= kHugePage ? kHugePage : 64;
+      bytes = (bytes + alignment - 1) / alignment * alignment;
+      memory_.reset(static_cast<float*>(std::aligned_alloc(alignment, bytes)));
       if (!memory_) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+      if (alignment == kHugePage) madvise(memory_.get(), bytes, MADV_HUGEPAGE);
+#endif
       size_ = size;
     }
     return memory_.get();

@@ -43,7 +43,9 @@ class BackwardRecurrence {
   void pointwise(Index position, Index t, Index panel, Index b) const {
     const Index unit = panel * kLanes, live = std::min<Index>(kLanes, size_ - unit);
     const Index rows = std::min<Index>(kLanes, steps_.sizes[t] - b);
-    Vector grads[4][kLanes] = {};
+    Vector grads[4][kLanes];
+    for (Index gate = 0; gate < 4; ++gate)
+      for (Index i = rows; i < kLanes; ++i) grads[gate][i] = Vector{};
     for (Index i = 0; i < rows; ++i) one_row(position, t, panel, b + i, live, i, grads);
     const Chunk chunk = chunk_of(b, steps_.sizes[t]);
     float* to = grad_columns_.data() + chunk.offset(4 * size_) + b - chunk.first_row;
@@ -61,6 +63,9 @@ class BackwardRecurrence {
                             Vector (*grads)[kLanes]) const {
     const Index row = steps_.starts[t] + b, before = row_before(steps_, position, b);
     const Index place = b * size_ + panel * kLanes;
+    gates_.ask(panel + 1, row);
+    prefetch(cells_.at(panel + 1, row));
+    prefetch(layer_.grad_output + row * size_ + (panel + 2) * kLanes);
     const float* gates = gates_.at(panel, row).data;
     const Vector i = load(gates), f = load(gates + kLanes);
     const Vector g = load(gates + 2 * kLanes), o = load(gates + 3 * kLanes);

@@ -33,48 +33,68 @@ class ForwardRecurrence {
       const bool last = position + 1 == steps_.count;
       if (!last) columns_.prepare(position + 1);
       const Kept kept = kept_at(layer_.hidden_site, t);
-      parallel(run_, panels_.count(), rows * (kept.count + 8) * kPanelWidth,
-               [&](Index begin, Index end) {
-                 for (Index panel = begin; panel < end; ++panel) {
-                   multiply(panel, position, t, kept);
-                   for (Index b = 0; b < rows; b += kLanes) pointwise(panel, position, t, b);
-                 }
-               });
+      parallel(run_, groups(), rows * (kept.count + 8) * kGroupWidth, [&](Index begin, Index end) {
+        for (Index group = begin; group < end; ++group) one_group(group, position, t, kept);
+      });
     }
     finish();
   }
 
  private:
+  static constexpr Index kGroupWidth = kPanelsTogether * kPanelWidth;
+
+  Index groups() const { return divide_up(panels_.count(), kPanelsTogether); }
+
+  // Panels side by side: (groups, H, kPanelsTogether, kPanelWidth).
   void pack_weights() {
-    const bool all = steps_.count >= kStepsWorthPacking;
-    first_packed_ = all ? 0 : size_ / kLanes;
-    packed_.reserve((panels_.count() - first_packed_) * size_ * kPanelWidth);
-    parallel(run_, panels_.count() - first_packed_, size_ * kPanelWidth,
-             [&](Index begin, Index end) {
-               for (Index i = begin; i < end; ++i)
-                 pack_panel(layer_.hidden_site.weight, 4 * size_, size_,
-                            panels_.at(first_packed_ + i),
-                            packed_.data() + i * size_ * kPanelWidth);
-             });
+    first_packed_ = steps_.count >= kStepsWorthPacking ? 0 : size_ / kLanes / kPanelsTogether;
+    packed_.reserve((groups() - first_packed_) * size_ * kGroupWidth);
+    parallel(run_, groups() - first_packed_, size_ * kGroupWidth, [&](Index begin, Index end) {
+      for (Index group = first_packed_ + begin; group < first_packed_ + end; ++group)
+        for (Index i = 0; i < panels_in(group); ++i)
+          pack_panel(layer_.hidden_site.weight, 4 * size_, size_,
+                     panels_.at(group * kPanelsTogether + i), packed(group) + i * kPanelWidth,
+                     kGroupWidth);
+    });
   }
 
-  PackedRows packed(Index panel, Kept kept) const {
-    return {packed_.data() + (panel - first_packed_) * size_ * kPanelWidth, kept.neurons};
+  Index panels_in(Index group) const {
+    return std::min(kPanelsTogether, panels_.count() - group * kPanelsTogether);
   }
 
-  void multiply(Index panel, Index position, Index t, Kept kept) const {
-    const Target sums = gates_.at(panel, steps_.starts[t]);
-    const auto add = [&](auto weights, Ahead next) {
-      multiply_panel(steps_.sizes[t], kept.count, weights, columns_.of_step(position),
-                     {sums.data, sums.row, sums.vector}, sums, next);
-    };
-    if (panel < first_packed_)
-      add(RowsInPlace{layer_.hidden_site.weight + panel * kLanes, kept.neurons, 4 * size_, size_},
-          {});
-    else if (panel + 1 < panels_.count())
-      add(packed(panel, kept), first_block(packed(panel + 1, kept), kept.count));
-    else
-      add(packed(panel, kept), {});
+  float* packed(Index group) const {
+    return packed_.data() + (group - first_packed_) * size_ * kGroupWidth;
+  }
+
+  void one_group(Index group, Index position, Index t, Kept kept) const {
+    const Index first = group * kPanelsTogether, count = panels_in(group), rows = steps_.sizes[t];
+    if (group < first_packed_) {
+      multiply(first, count, t, position, kept, {}, [&](Index i) {
+        return RowsInPlace{layer_.hidden_site.weight + (first + i) * kLanes, kept.neurons,
+                           4 * size_, size_};
+      });
+    } else {
+      const auto rows_of = [&](Index of, Index i) {
+        return PackedRows{packed(of) + i * kPanelWidth, kept.neurons, kGroupWidth};
+      };
+      const Ahead next =
+          group + 1 < groups() ? first_block(rows_of(group + 1, 0), kept.count) : Ahead();
+      multiply(first, count, t, position, kept, next, [&](Index i) { return rows_of(group, i); });
+    }
+    for (Index panel = first; panel < first + count; ++panel)
+      for (Index b = 0; b < rows; b += kLanes) pointwise(panel, position, t, b);
+  }
+
+  template <typename WeightsOf>
+  void multiply(Index first, Index count, Index t, Index position, Kept kept, Ahead next,
+                const WeightsOf& weights_of) const {
+    PanelProduct<decltype(weights_of(0))> products[kPanelsTogether];
+    for (Index i = 0; i < count; ++i) {
+      const Target sums = gates_.at(first + i, steps_.starts[t]);
+      products[i] = {weights_of(i), {sums.data, sums.row, sums.vector}, sums};
+    }
+    multiply_panels(count, products, steps_.sizes[t], kept.count, columns_.of_step(position),
+                    next);
   }
 
   // Gates, cell and output of the panel's units in sequences [b, b + kLanes).
@@ -83,9 +103,11 @@ class ForwardRecurrence {
     const Index rows = std::min<Index>(kLanes, steps_.sizes[t] - b);
     const bool last = position + 1 == steps_.count;
     const Index next = last ? t : step_in_order(steps_, position + 1);
-    Vector hidden[kLanes] = {};
+    Vector hidden[kLanes];
+    for (Index i = rows; i < kLanes; ++i) hidden[i] = Vector{};
     for (Index i = 0; i < rows; ++i) {
       const Index row = steps_.starts[t] + b + i;
+      gates_.ask(panel + kPanelsTogether, row);
       const Vector h = one_row(panel, row, row_before(steps_, position, b + i), b + i, live);
       store_first(layer_.output + row * size_ + unit, h, live);
       hidden[i] = h * factors_at(layer_.hidden_site, next, b + i).vector(unit, live);

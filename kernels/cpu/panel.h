@@ -45,10 +45,10 @@ struct Panels {
   }
 };
 
-// (rows, row_stride) -> (rows, kPanelWidth).
-inline void pack_panel(const float* from, Index row_stride, Index rows, Columns columns,
-                       float* to) {
-  for (Index row = 0; row < rows; ++row, from += row_stride, to += kPanelWidth)
+// (rows, row_stride) -> (rows, kPanelWidth), `pitch` apart.
+inline void pack_panel(const float* from, Index row_stride, Index rows, Columns columns, float* to,
+                       Index pitch = kPanelWidth) {
+  for (Index row = 0; row < rows; ++row, from += row_stride, to += pitch)
 #pragma GCC unroll 4
     for (int j = 0; j < kPanelVectors; ++j)
       store(to + j * kLanes,

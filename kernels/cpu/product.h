@@ -30,8 +30,8 @@ constexpr Index transposed_size(Index neurons, Index rows) {
   return neurons * round_up(rows, kLanes);
 }
 
-// Kept rows of a packed panel that are needed soon: asked for bit by bit between tiles, since the
-// third cache answers slower than a tile lasts and the first has no room for more.
+// Kept rows of packed panels that are needed soon: asked for bit by bit between tiles, since memory
+// answers slower than a tile lasts and the first-level cache has no room for more than a block.
 class Ahead {
  public:
   Ahead() = default;
@@ -41,8 +41,7 @@ class Ahead {
   SDROP_INLINE void ask(Index part, Index parts) {
     for (const Index end = count_ * part / parts; asked_ < end; ++asked_) {
       const float* row = rows_.row(asked_);
-#pragma GCC unroll 4
-      for (Index j = 0; j < kPanelWidth; j += 16) prefetch(row + j);
+      for (Index j = 0; j < rows_.pitch; j += 16) prefetch(row + j);
     }
   }
 
@@ -62,14 +61,15 @@ SDROP_INLINE void multiply_some_rows(Index rows, Index count, Weights weights, c
   multiply_tile<Most, kPanelVectors>(count, weights, a, pitch, start, target);
 }
 
-// target = start + A^T B for the rows of one chunk, in tiles of nearly equal height.
+// target = start + A^T B for the rows of one chunk, in tiles of nearly equal height. `before` of
+// `parts` tiles that share what is asked for are done.
 template <typename Weights>
 void multiply_rows(Index rows, Index count, Weights weights, const float* a, Index pitch,
-                   Source start, Target target, Ahead ahead) {
+                   Source start, Target target, Ahead& ahead, Index before, Index parts) {
   const Index tiles = divide_up(rows, kTileRows);
   for (Index tile = 0, first = 0; tile < tiles; ++tile) {
     const Index height = divide_up(rows - first, tiles - tile);
-    ahead.ask(tile + 1, tiles);
+    ahead.ask(before + tile + 1, parts);
     multiply_some_rows<kTileRows>(
         height, count, weights, a + first, pitch,
         {start.data + first * start.row, start.row, start.vector},
@@ -79,7 +79,7 @@ void multiply_rows(Index rows, Index count, Weights weights, const float* a, Ind
 }
 
 inline Index forward_blocks(Index count) {
-  return std::max<Index>(1, divide_up(count, kForwardBlock));
+  return std::max<Index>(1, (count + kForwardBlock / 2) / kForwardBlock);
 }
 
 // The first block of `count` rows, to be asked for while another block is multiplied.
@@ -88,25 +88,38 @@ inline Ahead first_block(const PackedRows& rows, Index count) {
   return {rows, divide_up(count, forward_blocks(count))};
 }
 
-// target = start + A^T B[kept] for one panel of columns and any number of rows. A holds the `count`
-// kept neurons alone, transposed in chunks. `next` is what the caller goes on with.
+// One panel of columns: the weights, and where its sums start from and go to.
 template <typename Weights>
-void multiply_panel(Index rows, Index count, Weights weights, const float* a, Source start,
-                    Target target, Ahead next = {}) {
+struct PanelProduct {
+  Weights weights;
+  Source start;
+  Target target;
+};
+
+// target = start + A^T B[kept] for `panels` panels that lie side by side, and any number of rows. A
+// holds the `count` kept neurons alone, transposed in chunks. `next` is what the caller goes on with.
+template <typename Weights>
+void multiply_panels(Index panels, const PanelProduct<Weights>* products, Index rows, Index count,
+                     const float* a, Ahead next = {}) {
   for (Index row = 0; row < rows; row += kChunk) {
     const Chunk chunk = chunk_of(row, rows);
     const float* columns = a + chunk.offset(count);
-    const Target sums{target.data + row * target.row, target.row, target.vector};
-    Source from{start.data + row * start.row, start.row, start.vector};
+    const Index tiles = divide_up(chunk.rows, kTileRows);
     Index blocks = forward_blocks(count);
     for (Index first = 0; blocks > 0; --blocks) {
       const Index size = divide_up(count - first, blocks), left = count - first - size;
-      const Ahead ahead = left > 0              ? first_block(weights.from(first + size), left)
-                          : row + kChunk < rows ? first_block(weights, count)
-                                                : next;
-      multiply_rows(chunk.rows, size, weights.from(first), columns + first * chunk.pitch(),
-                    chunk.pitch(), from, sums, ahead);
-      from = {sums.data, sums.row, sums.vector};
+      const Weights& weights = products[0].weights;
+      Ahead ahead = left > 0              ? first_block(weights.from(first + size), left)
+                    : row + kChunk < rows ? first_block(weights, count)
+                                          : next;
+      for (Index panel = 0; panel < panels; ++panel) {
+        const auto& [own, start, target] = products[panel];
+        const Target sums{target.data + row * target.row, target.row, target.vector};
+        const Source from = first == 0 ? Source{start.data + row * start.row, start.row, start.vector}
+                                       : Source{sums.data, sums.row, sums.vector};
+        multiply_rows(chunk.rows, size, own.from(first), columns + first * chunk.pitch(),
+                      chunk.pitch(), from, sums, ahead, panel * tiles, panels * tiles);
+      }
       first += size;
     }
   }

@@ -22,14 +22,15 @@ constexpr int kTileRows = SDROP_VECTOR_BYTES == 64 ? 6 : 3;  // of 32 registers 
 
 // Where row k of B lies, in the two ways in which a tile meets weights.
 
-// Kept rows of a packed panel.
+// Kept rows of a packed panel, or of one of several that lie side by side.
 struct PackedRows {
   const float* data;
   const std::int32_t* kept;
+  Index pitch;
 
-  SDROP_INLINE const float* row(Index k) const { return data + kept[k] * kPanelWidth; }
+  SDROP_INLINE const float* row(Index k) const { return data + kept[k] * pitch; }
   SDROP_INLINE const float* vector(const float* row, int j) const { return row + j * kLanes; }
-  PackedRows from(Index k) const { return {data, kept + k}; }
+  PackedRows from(Index k) const { return {data, kept + k, pitch}; }
 };
 
 // Kept rows of the weight itself.
