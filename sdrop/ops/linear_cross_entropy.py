@@ -19,6 +19,9 @@ from sdrop.ops.masks import Mask
 _BLOCK_ELEMENTS = 256 * 1024
 """Logits of a block: 1 MB in float32, which second-level caches hold."""
 
+_FLOAT16_ROWS = 1024
+"""Summed over so many rows, gradients of softmax stay far from float16's largest, 65504."""
+
 
 def linear_cross_entropy_equation(
     input: Tensor,
@@ -34,26 +37,46 @@ def linear_cross_entropy_equation(
     return nn.functional.cross_entropy(logits, target.flatten(), ignore_index=ignore_index)
 
 
-def _losses(logits: Tensor, target: Tensor, ignore_index: int, *, want_grad: bool) -> Tensor:
-    """The loss of each row, 0 where it is ignored; with `want_grad` the logits become the
-    gradient of the losses' sum."""
-    counted = target != ignore_index
+def _losses(logits: Tensor, target: Tensor, counted: Tensor, grad_scale: Tensor | None) -> Tensor:
+    """The loss of each row, 0 where it is not counted. The logits become their softmax, or with
+    `grad_scale` the gradient of the losses' sum times it."""
     target = torch.where(counted, target, 0)
     losses = torch.empty(len(logits), dtype=accumulation_dtype(logits.dtype), device=logits.device)
+    scales = None if grad_scale is None else (counted * grad_scale).to(losses.dtype).unsqueeze(1)
     rows = max(1, _BLOCK_ELEMENTS // logits.shape[1])
     for start in range(0, len(logits), rows):
         part = slice(start, start + rows)
         block, wanted = logits[part], target[part].unsqueeze(1)
-        wide = block.to(losses.dtype)
-        normalizer = wide.logsumexp(dim=1, keepdim=True)
-        losses[part] = (normalizer - wide.gather(1, wanted)).squeeze(1)
-        if want_grad:
-            grad = wide.sub_(normalizer).exp_()
-            grad.scatter_add_(1, wanted, grad.new_full((len(grad), 1), -1.0))
-            grad *= counted[part].unsqueeze(1)
-            if grad.dtype != block.dtype:
-                block.copy_(grad)
+        probabilities = block.to(losses.dtype)
+        losses[part] = _softmax_losses(probabilities, wanted)
+        if scales is not None:
+            probabilities.scatter_add_(1, wanted, losses.new_full(wanted.shape, -1.0))
+            probabilities *= scales[part]
+            if probabilities.dtype != block.dtype:
+                block.copy_(probabilities)
     return losses * counted
+
+
+def _softmax_losses(logits: Tensor, wanted: Tensor) -> Tensor:
+    """The losses of a block, whose logits become probabilities in place.
+
+    The normalizer comes from the largest logit, whose probability is at least 1 / classes.
+    """
+    largest, score = logits.amax(dim=1), logits.gather(1, wanted).squeeze(1)
+    torch.softmax(logits, dim=1, out=logits)
+    return largest - logits.amax(dim=1).log_() - score
+
+
+def _grad_scales(count: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """1 / count as two factors: of the logits' gradient, and of the GEMMs' results.
+
+    The second is 1 where the dtype's range allows it, so that the results stay as they are.
+    """
+    count = count.clamp(min=1).to(accumulation_dtype(dtype))  # none: the loss is NaN, its grads 0
+    if dtype != torch.float16:
+        return 1.0 / count, torch.ones_like(count)
+    first = (_FLOAT16_ROWS / count).clamp(max=1.0)
+    return first, 1.0 / (count * first)
 
 
 @torch.library.custom_op("sdrop::linear_cross_entropy", mutates_args=())
@@ -71,14 +94,14 @@ def _linear_cross_entropy(
     compiled: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     linear = torch.ops.sdrop.linear_cpu if compiled else torch.ops.sdrop.linear
-    scores = linear(input, weight, bias, kept, mask, scale, batch_sizes)
-    logits = scores.view(-1, scores.shape[-1])
+    logits = linear(input, weight, bias, kept, mask, scale, batch_sizes).flatten(0, -2)
     target = target.reshape(-1)
-    count = (target != ignore_index).sum()
-    losses = _losses(logits, target, ignore_index, want_grad=want_grad)
-    shape = (*input.shape[:-1], weight.shape[0])
-    grad_logits = logits.view(shape) if want_grad else logits.new_empty(0)
-    return losses.sum() / count, grad_logits, count
+    counted = target != ignore_index
+    count = counted.sum()
+    grad_scale, left_scale = _grad_scales(count, logits.dtype)
+    losses = _losses(logits, target, counted, grad_scale if want_grad else None)
+    grad_logits = logits if want_grad else logits.new_empty(0)
+    return losses.sum() / count, grad_logits, left_scale
 
 
 @_linear_cross_entropy.register_fake
@@ -86,9 +109,58 @@ def _(
     input: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, *others: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     want_grad = others[-2]
-    logits = input.new_empty(*input.shape[:-1], weight.shape[0]) if want_grad else None
+    shape = (target.numel(), weight.shape[0]) if want_grad else (0,)
     loss = input.new_empty((), dtype=accumulation_dtype(input.dtype))
-    return loss, input.new_empty(0) if logits is None else logits, target.new_empty(())
+    return loss, input.new_empty(shape), torch.empty_like(loss)
+
+
+@torch.library.custom_op("sdrop::linear_cross_entropy_backward", mutates_args=())
+def _linear_cross_entropy_backward(
+    grad_loss: Tensor,
+    left_scale: Tensor,
+    grad_logits: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    kept: Tensor | None,
+    mask: Tensor | None,
+    scale: float,
+    batch_sizes: Tensor | None,
+    needs_input_grad: bool,
+    compiled: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    grad_output = grad_logits.view(*input.shape[:-1], weight.shape[0])
+    operands = (grad_output, input, weight, kept, mask, scale, batch_sizes)
+    backward = torch.ops.sdrop.linear_cpu_backward if compiled else torch.ops.sdrop.linear_backward
+    rest = (needs_input_grad,) if compiled else ()
+    grad_input, grad_weight, grad_bias = backward(*operands, *rest)
+    factor = grad_loss * left_scale
+    if factor.device.type == "cpu" and factor.item() == 1.0:  # elsewhere the look would wait
+        return grad_input, grad_weight, grad_bias
+    return _times(grad_input, factor), _times(grad_weight, factor), _times(grad_bias, factor)
+
+
+def _times(grad: Tensor, factor: Tensor) -> Tensor:
+    """In place, but for half precision, in which the factor itself may not be representable."""
+    if grad.dtype == factor.dtype:
+        return grad.mul_(factor)
+    return (grad.to(factor.dtype) * factor).to(grad.dtype)
+
+
+@_linear_cross_entropy_backward.register_fake
+def _(
+    grad_loss: Tensor,
+    left_scale: Tensor,
+    grad_logits: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    *others: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    needs_input_grad, compiled = others[-2:]
+    return (
+        input.new_empty(input.shape if needs_input_grad or not compiled else (0,)),
+        weight.new_empty(weight.shape[1], weight.shape[0]).t(),
+        weight.new_empty(weight.shape[0]),
+    )
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -102,7 +174,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
 def _differentiate(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
     if grad_loss is None:
         return (None,) * 11
-    input, weight, bias, target, kept, mask, batch_sizes, grad_logits, count = ctx.saved_tensors
+    input, weight, bias, target, kept, mask, batch_sizes, grad_logits, left = ctx.saved_tensors
     if torch.is_grad_enabled():
         with torch.enable_grad():
             loss = linear_cross_entropy_equation(
@@ -117,20 +189,23 @@ def _differentiate(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor 
         wanted = [t for t, n in zip((input, weight, bias), ctx.needs_input_grad, strict=False) if n]
         found = iter(torch.autograd.grad(loss, wanted, grad_loss, create_graph=True))
         return (*(next(found) if n else None for n in ctx.needs_input_grad[:3]), *[None] * 8)
-    operands = (grad_logits, input, weight, kept, mask, ctx.scale, batch_sizes)
-    if ctx.compiled:
-        grads = torch.ops.sdrop.linear_cpu_backward(*operands, ctx.needs_input_grad[0])
-    else:
-        grads = torch.ops.sdrop.linear_backward(*operands)
-    # The factor goes on three small results rather than on the logits.
-    factor = grad_loss / count.clamp(min=1)  # none counted: the loss is NaN, its gradients are 0
-    grad_input, grad_weight, grad_bias = (
-        (g.t() * factor).t() if g.dim() == 2 else g * factor for g in grads
+    grad_input, grad_weight, grad_bias = torch.ops.sdrop.linear_cross_entropy_backward(
+        grad_loss,
+        left,
+        grad_logits,
+        input,
+        weight,
+        kept,
+        mask,
+        ctx.scale,
+        batch_sizes,
+        ctx.needs_input_grad[0],
+        ctx.compiled,
     )
     return (
-        grad_input.to(input.dtype) if ctx.needs_input_grad[0] else None,
-        grad_weight.to(weight.dtype),
-        grad_bias.to(weight.dtype) if ctx.has_bias else None,
+        grad_input if ctx.needs_input_grad[0] else None,
+        grad_weight,
+        grad_bias if ctx.has_bias else None,
         *[None] * 8,
     )
 

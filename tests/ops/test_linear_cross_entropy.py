@@ -108,3 +108,30 @@ def test_compiled_and_eager_give_the_same():
     loss = compiled(x, w, b, target, KEEP_ALL)
     assert torch.equal(loss, eager)
     assert torch.equal(torch.autograd.grad(loss, w)[0], torch.autograd.grad(eager, w)[0])
+
+
+def test_float16_sums_over_many_rows_of_a_class_do_not_overflow():
+    rows = 200_000  # a half of each, 100,000, is beyond float16's 65,504
+    x, w = torch.ones(rows, 1, 1, dtype=torch.float16), torch.zeros(2, 1, dtype=torch.float16)
+    leaves = [w.requires_grad_(), torch.zeros(2, dtype=torch.float16, requires_grad=True)]
+    target = torch.zeros(rows, 1, dtype=torch.int64)
+    loss = linear_cross_entropy(x, *leaves, target, KEEP_ALL)
+    for grad in torch.autograd.grad(loss, leaves):
+        torch.testing.assert_close(grad.flatten(), torch.tensor([-0.5, 0.5]).half())
+
+
+def test_losses_of_very_unlikely_classes_are_exact():
+    logits = torch.tensor([[0.0, -300.0, 200.0]])
+    loss = linear_cross_entropy(logits[None], torch.eye(3), None, torch.tensor([[1]]), KEEP_ALL)
+    assert loss.item() == 500.0
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.25])
+def test_a_factor_on_the_loss_is_one_on_its_gradients(factor):
+    (x, w, b), target, _ = problem(3, 2, 4, 5)
+    leaves = [t.requires_grad_() for t in (x, w, b)]
+    grads = []
+    for function in (linear_cross_entropy, linear_cross_entropy_equation):
+        loss = function(*leaves, target, KEEP_ALL)
+        grads.append(torch.autograd.grad(factor * loss, leaves))
+    assert_close(*grads)
