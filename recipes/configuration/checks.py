@@ -6,16 +6,49 @@ import importlib.util
 import re
 from collections.abc import Iterator
 
-from .nearest import hint
-from .schema import Ptb, Run, Sgd
+from sdrop.benchmark import SHAPES, parse_shape
+from sdrop.benchmark.suites import registered_steps
+
+from .nearest import hint, nearest
+from .schema import BenchRun, Ptb, Run, Sgd
 
 
-def contradictions(options: Run) -> Iterator[str]:
+def contradictions(options: Run | BenchRun) -> Iterator[str]:
     """Say which options do not go together."""
+    if isinstance(options, BenchRun):
+        yield from _about_bench(options)
+    else:
+        yield from _about_training(options)
+
+
+def _about_device(device: str, *known: str) -> Iterator[str]:
+    if not re.fullmatch(r"cuda(:\d+)?", device) and device not in known:
+        choices = (*known, "cuda", "cuda:0")
+        yield f"device={device}: no such choice.{hint(device, choices, 'device={}')}"
+
+
+def _about_bench(options: BenchRun) -> Iterator[str]:
+    yield from _about_device(options.device, "cpu")
+    for shape in options.shape:
+        if shape not in registered_steps():
+            try:
+                parse_shape(shape)
+            except ValueError as error:
+                names = [*SHAPES, *registered_steps()]
+                meant = nearest(shape, names)
+                yield f"{error}." + (f" Did you mean shape={meant}?" if meant else "")
+    for peer in options.peers:
+        if not importlib.util.find_spec(peer):
+            yield f"peers={peer}: {peer} is not installed here: pip install {peer}"
+    if options.mode == "readme" and options.source is None:
+        yield "mode=readme needs source=FILE, the bench.json of a run."
+    if options.mode != "readme" and options.source is not None:
+        yield f"source={options.source} is for mode=readme."
+
+
+def _about_training(options: Run) -> Iterator[str]:
     yield from _about_mode(options)
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", options.device):
-        known = ("auto", "cpu", "cuda", "cuda:0")
-        yield f"device={options.device}: no such choice.{hint(options.device, known, 'device={}')}"
+    yield from _about_device(options.device, "auto", "cpu")
     model = options.model
     if model.tie_weights and model.embedding_dim != model.hidden_size:
         yield (

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import hydra
+import yaml  # type: ignore[import-untyped]
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig
 
@@ -39,10 +40,15 @@ def compose(recipe: str, overrides: Sequence[str] = (), *, with_hydra: bool = Fa
         return hydra.compose(recipe, list(overrides), return_hydra_config=with_hydra)
 
 
-def groups() -> dict[str, list[str]]:
-    """Names of the groups in `conf/`, and of the choices in each."""
+def groups(recipe: str | None = None) -> dict[str, list[str]]:
+    """Names of the groups that a recipe (or any) chooses from, and of the choices in each."""
     return {
         folder.name: sorted(file.stem for file in folder.glob("*.yaml"))
         for folder in sorted(CONF.iterdir())
-        if folder.is_dir()
+        if folder.is_dir() and (recipe is None or folder.name in _named_by(recipe))
     }
+
+
+def _named_by(recipe: str) -> set[str]:
+    primary = yaml.safe_load((CONF / f"{recipe}.yaml").read_text(encoding="utf-8"))
+    return {str(key) for each in primary["defaults"] if isinstance(each, dict) for key in each}

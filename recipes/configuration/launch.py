@@ -63,11 +63,14 @@ def launch(recipe: str, main: Task, told: tuple[type[Exception], ...] = ()) -> N
 def _help(recipe: str, main: Task, overrides: list[str]) -> str:
     """Return how a recipe is called, which choices there are, and every option with its value."""
     commands = inspect.cleandoc(main.__globals__["__doc__"] or "")
-    choices = "\n".join(f"  {group}={'|'.join(names)}" for group, names in groups().items())
+    choices = "\n".join(f"  {group}={'|'.join(names)}" for group, names in groups(recipe).items())
     options = OmegaConf.to_yaml(compose(recipe, overrides))
+    example = "model.hidden_size=650" if "model" in groups(recipe) else "rounds=10"
     return (
-        f"{commands}\n\nChoices:\n{choices}\n\nOptions, written as in model.hidden_size=650, and "
-        f"their values here:\n{options}\nHydra's own flags: --hydra-help"
+        f"{commands}\n\n"
+        + (f"Choices:\n{choices}\n\n" if choices else "")
+        + f"Options, written as in {example}, and their values here:\n{options}\n"
+        "Hydra's own flags: --hydra-help"
     )
 
 

@@ -18,11 +18,10 @@ from omegaconf.errors import OmegaConfBaseException
 from .checks import contradictions
 from .compose import compose, conf_folder, groups
 from .nearest import hint
-from .option import absolute_paths, complaints
+from .option import TYPES, absolute_paths, complaints
 from .schema import SCHEMAS
 
 _JOBS_CHECKED = 100  # of a sweep: composing one takes some 50 ms
-_TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
 class Mistake(Exception):
@@ -65,9 +64,10 @@ def _jobs(given: list[Override]) -> list[list[Override]]:
 
 
 def _mistakes_of_one_run(recipe: str, given: list[Override]) -> list[str]:
-    choices = [each for each in given if each.key_or_group in groups() or _is_group_of_hydra(each)]
+    available = groups(recipe)
+    choices = [each for each in given if each.key_or_group in available or _is_group_of_hydra(each)]
     values = [part for each in given if each not in choices for part in _parts(each)]
-    found = [text for each in choices for text in _wrong_choice(each)]
+    found = [text for each in choices for text in _wrong_choice(each, available)]
     if found:  # nothing can be composed without a choice in each group
         return found
     try:
@@ -114,11 +114,11 @@ def _parts(override: Override) -> Iterator[Override]:
         yield from _parts(part)
 
 
-def _wrong_choice(override: Override) -> Iterator[str]:
+def _wrong_choice(override: Override, groups: dict[str, list[str]]) -> Iterator[str]:
     group, line = override.key_or_group, override.input_line
     if _is_group_of_hydra(override):
         return
-    available = groups()[group]
+    available = groups[group]
     value = override.value()
     if override.package or not (isinstance(value, str) or value is None):
         yield f"{line}: one choice is wanted, as in {group}={available[0]}."
@@ -135,7 +135,7 @@ def _wrong_value(override: Override, config: DictConfig, chosen: dict[str, str])
     if key.startswith("hydra.") and (override.is_add() or override.is_force_add()):
         return
     group, _, name = key.rpartition(".")
-    if name == "name" and group in groups():
+    if name == "name" and group in chosen:
         yield f"{line}: the choice of {group} sets it; write {group}={override.value()}."
     elif override.package or not _stands_in(config, key):
         yield f"{line}: there is no such option.{_where_it_may_be(key, config, chosen)}"
@@ -158,7 +158,7 @@ def _wrong_type(key: str, value: Any, config: DictConfig) -> Iterator[str]:
         OmegaConf.update(config, key, value, merge=True)
     except OmegaConfBaseException:
         child = _child(node, name)
-        wanted = _TYPES.get(child._metadata.ref_type, "another kind of value")
+        wanted = TYPES.get(child._metadata.ref_type, "another kind of value")
         empty = ", or null" if child._metadata.optional else ""
         shown = "null" if value is None else value
         yield f"{key}={shown}: wrong type. It must be {wanted}{empty}."
@@ -198,7 +198,7 @@ def _where_it_may_be(key: str, config: DictConfig, chosen: dict[str, str]) -> st
         group = group.rpartition(".")[0]
     siblings = OmegaConf.select(config, group) if group else config
     there = [str(each) for each in siblings if each != "hydra"]
-    return hint(key, [*known, *groups()], listed=there)
+    return hint(key, [*known, *(each for each in chosen if "/" not in each)], listed=there)
 
 
 def _leaves(node: DictConfig, prefix: str = "") -> Iterator[str]:

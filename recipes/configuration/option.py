@@ -13,6 +13,7 @@ from omegaconf import MISSING
 
 from .nearest import hint
 
+TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 _Bound = Callable[[Any, Any], bool]
 _BOUNDS: dict[str, tuple[str, _Bound]] = {
     "at_least": ("at least", operator.ge),
@@ -31,6 +32,7 @@ def option(
     below: float | None = None,
     at_most: float | None = None,
     path: bool = False,
+    several: type | None = None,
 ) -> Any:
     """Declare an option with what may stand in it.
 
@@ -39,6 +41,8 @@ def option(
         choices: the only texts allowed.
         at_least, more_than, below, at_most: range of a number.
         path: names a file or folder, relative to the directory that the command runs in.
+        several: one value of this type or a list of them may be given; the option's own type is
+            `Any`, and what is said of a value holds for each.
     """
     rules = {
         "choices": choices,
@@ -47,8 +51,17 @@ def option(
         "below": below,
         "at_most": at_most,
         "path": path,
+        "several": several,
+        "at_least_one": default != [],
     }
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata=rules)
     return dataclasses.field(default=default, metadata=rules)
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return the values of an option that takes several, also where a single one was given."""
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def complaints(options: Any, where: str = "") -> Iterator[str]:
@@ -63,6 +76,8 @@ def complaints(options: Any, where: str = "") -> Iterator[str]:
         key = f"{where}.{each.name}" if where else each.name
         if dataclasses.is_dataclass(value):
             yield from complaints(value, key)
+        elif each.metadata.get("several"):
+            yield from _broken_lists(key, as_list(value), dict(each.metadata))
         elif value is not None:
             yield from _broken_rules(key, value, dict(each.metadata))
 
@@ -85,6 +100,19 @@ def absolute_paths(options: Any) -> dict[str, str]:
             setattr(options, each.name, found[each.name])
             base = Path(found[each.name]) if each.name == "root" else base
     return found
+
+
+def _broken_lists(key: str, values: list[Any], rules: dict[str, Any]) -> Iterator[str]:
+    for value in values:
+        if type(value) is not rules["several"]:
+            wanted = TYPES[rules["several"]]
+            yield f"{key}={value}: wrong type. It must be {wanted}, or a list such as {key}=[a,b]."
+        else:
+            yield from _broken_rules(key, value, rules)
+    if not values and rules["at_least_one"]:
+        yield f"{key}=[]: at least one is wanted."
+    if len(set(map(str, values))) < len(values):
+        yield f"{key}=[{','.join(map(str, values))}]: each may be given once."
 
 
 def _broken_rules(key: str, value: Any, rules: dict[str, Any]) -> Iterator[str]:

@@ -10,7 +10,10 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
-from .option import option
+from .option import as_list, option
+
+SUITES = ("all", "gemm", "layer", "step", "scaling", "memory")
+DROPOUTS = ("none", "structured_nr", "structured", "structured_constant", "unrolled")
 
 
 @dataclass
@@ -229,8 +232,31 @@ class LanguageModelRun(Run):
     temperature: float = option(1.0, at_least=0)  # 0 always takes the likeliest word
 
 
+@dataclass
+class BenchRun:
+    """The top of the bench recipe; an option that takes several may be given one."""
+
+    mode: str = option("measure", choices=("measure", "readme"))
+    suite: Any = option("all", several=str, choices=SUITES)
+    shape: Any = option(["ptb_medium", "conll_200", "generation"], several=str)
+    variant: Any = option([*DROPOUTS], several=str, choices=DROPOUTS)
+    threads: Any = option(1, several=int, at_least=1)
+    device: str = option("cpu")
+    dtype: str = option("float32", choices=("float32", "bfloat16"))
+    backend: str = option("auto", choices=("auto", "reference", "cpu", "cuda"))
+    rounds: int | None = option(None, at_least=1)  # null: as many as fit in `seconds`, 3 to 50
+    seconds: float = option(90.0, more_than=0)  # to spend on all comparisons together
+    peers: Any = option([], several=str, choices=("jax", "keras"))
+    source: str | None = option(None, path=True)  # a bench.json, for mode=readme
+    readme: str = option("README.md", path=True)
+
+    def __post_init__(self) -> None:
+        for name in ("suite", "shape", "variant", "threads", "peers"):
+            setattr(self, name, as_list(getattr(self, name)))
+
+
 SCHEMAS: dict[str, dict[str, type]] = {
-    "": {"ptb": LanguageModelRun},
+    "": {"ptb": LanguageModelRun, "bench": BenchRun},
     "model": {"lstm": Model},
     "data": {"ptb": Ptb, "pydoc": Pydoc, "text": Text},
     "dropout": {"dropout": Dropout},

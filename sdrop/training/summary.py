@@ -21,17 +21,19 @@ def write_summary(
     metric: str,
     valid: float | None,
     test: float | None,
-    seconds_train: float,
+    seconds_train: float | None,
     seconds_total: float,
-    tokens_per_second: float,
-    steps: int,
-    parameters: int,
+    tokens_per_second: float | None,
+    steps: int | None,
+    parameters: int | None,
     backend: str,
     pattern: str,
-    signature: str,
+    signature: str | None,
     **extra: Any,
 ) -> dict[str, Any]:
     """Writes the summary, whole or not at all, and returns it.
+
+    What a recipe has nothing to say about, such as the tokens of a benchmark, is None.
 
     Args:
         path: the file.

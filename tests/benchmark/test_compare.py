@@ -1,0 +1,76 @@
+"""`compare` on a user's own model."""
+
+import pytest
+import torch
+from torch import nn
+
+import sdrop
+from sdrop.benchmark import compare
+
+
+class Tagger(nn.Module):
+    """Eight tags for each word."""
+
+    def __init__(self, dropout):
+        super().__init__()
+        if dropout == "standard":
+            self.lstm = nn.LSTM(6, 8)
+            self.drop = nn.Dropout(0.5)
+        else:
+            self.lstm = sdrop.LSTM(6, 8, input_dropout=0.5, recurrent_dropout=0.5)
+            self.drop = nn.Identity()
+
+    def forward(self, input, target):
+        output, _ = self.lstm(self.drop(input))
+        return nn.functional.cross_entropy(output.flatten(0, 1), target.flatten()), output
+
+
+def batch():
+    return torch.randn(5, 3, 6), torch.randint(8, (5, 3))
+
+
+def test_it_prints_and_returns_a_row_for_each_dropout_but_the_first(capsys):
+    threads = torch.get_num_threads()
+    rows = compare(Tagger, batch, dropout=["standard", "structured"], rounds=2)
+    (row,) = rows
+    assert (row.suite, row.shape, row.baseline) == ("compare", "Tagger", "standard")
+    assert (row.variant, row.rounds, row.dtype) == ("structured", 2, "float32")
+    assert row.ratio > 0
+    assert row.flop_limit is None
+    out = capsys.readouterr().out
+    assert "structured" in out
+    assert f"{row.ratio:.2f}" in out
+    assert torch.get_num_threads() == threads
+
+
+def test_an_optimizer_is_part_of_the_step_and_gradients_do_not_add_up():
+    calls = []
+
+    class Sum(nn.Module):
+        def __init__(self, dropout):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(3))
+            self.dropout = dropout
+
+        def forward(self, input):
+            calls.append((self.dropout, self.weight.tolist()))
+            return (self.weight * input).sum()
+
+    def optimizer(model):
+        return torch.optim.SGD(model.parameters(), lr=1.0)
+
+    compare(Sum, lambda: (torch.ones(3),), [0, 1], make_optimizer=optimizer, rounds=2)
+    for dropout in (0, 1):
+        weights = [weight for name, weight in calls if name == dropout]
+        assert weights == [[-float(step)] * 3 for step in range(len(weights))]
+
+
+@pytest.mark.parametrize("dropout", [[], ["standard"], ["standard", "standard"], [1, "1"]])
+def test_two_different_dropouts_are_needed(dropout):
+    with pytest.raises(ValueError, match="expected two or more different dropouts"):
+        compare(Tagger, batch, dropout)
+
+
+def test_a_model_that_gives_no_loss_is_told():
+    with pytest.raises(ValueError, match=r"must return its loss.*a tensor of shape \(4, 3\)"):
+        compare(lambda dropout: nn.Linear(3, 3), lambda: (torch.ones(4, 3),), ["a", "b"])

@@ -1,0 +1,107 @@
+"""Tables, picture, and the README's table."""
+
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+
+from sdrop.benchmark.readme import BEGIN, END, speed_table, update_readme
+from sdrop.benchmark.report import draw_rows, noise, table
+from sdrop.benchmark.rows import Pair, Setting, make_row
+from sdrop.benchmark.work import Work
+
+TIMES = {
+    "structured": [100.0, 100.0, 100.0],
+    "none": [200.0, 201.0, 202.0],
+    "stock": [200.0, 202.0, 204.0],
+    "tail": [150.0, 150.0, 150.0],
+}
+
+
+def row(variant="structured", suite="layer", **more):
+    pair = Pair(variant, "stock", Work(4e9, 2e9 if variant == "structured" else 4e9), **more)
+    return make_row(suite, "ptb_medium", pair, TIMES, Setting(), peak=100.0, machine="a machine")
+
+
+def printed(rows, about="", width=80):
+    console = Console(file=io.StringIO(), width=width)
+    console.print(table(rows, about))
+    return console.file.getvalue()
+
+
+def test_a_table_fits_on_a_screen_of_80_columns():
+    rows = [row("none", "step", same_tail="tail"), row(suite="step", same_tail="tail")]
+    text = printed(rows, "ptb_medium: T 35")
+    title, second, *_ = text.splitlines()
+    assert title.strip() == "step ptb_medium: T 35"
+    assert second.strip() == "cpu, 1 thread, float32"
+    line = next(line for line in text.splitlines() if "structured" in line).split()
+    assert line == ["structured", "100.0", "2.02", "2.00-2.04", "2.00", "101%", "20%", "1.50"]
+    baseline = next(line for line in text.splitlines() if "stock" in line).split()
+    assert baseline == ["stock", "202.0"]
+    assert "…" not in text
+
+
+def test_what_is_not_known_is_a_dash():
+    unknown = make_row("compare", "mine", Pair("structured", "stock"), TIMES, Setting())
+    line = next(line for line in printed([unknown]).splitlines() if "structured" in line)
+    assert line.split()[-3:] == ["-", "-", "-"]
+
+
+def test_the_scaling_table_says_what_linear_would_be():
+    line = next(line for line in printed([row(suite="scaling")]).splitlines() if "ptb_m" in line)
+    # 1e9 live multiply-adds in 100 ms; the baseline's 202 ms for half as much work again.
+    assert line.split() == ["ptb_medium", "100.0", "100.0", "101.0", "101%"]
+
+
+def test_the_memory_table_has_megabytes():
+    memory = dataclasses.replace(
+        row(suite="memory"), megabytes=500.0, baseline_megabytes=1000.0, ratio=2.0
+    )
+    line = next(line for line in printed([memory]).splitlines() if "structured" in line)
+    assert line.split() == ["structured", "500.0", "2.00"]
+
+
+def test_a_noisy_run_says_so():
+    assert noise([row()]) is None
+    assert noise([]) is None
+    noisy = dataclasses.replace(row(), baseline_spread=0.2, noisy=True)
+    assert "spread over 20% of their median, more than 5%" in noise([row(), noisy])
+
+
+def test_the_picture_is_whole(tmp_path):
+    draw_rows([row(), row("none")], tmp_path / "bench.png")
+    draw_rows([dataclasses.replace(row(), flop_limit=None)], tmp_path / "compare.png")
+    assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bench.png", "compare.png"]
+
+
+def test_the_readme_gets_the_table_between_its_markers(tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    rows = [row("none"), row(), row("none", "step"), row(suite="step"), row(suite="gemm")]
+    update_readme(readme, rows)
+    text = readme.read_text()
+    assert text.startswith(f"before\n{BEGIN}\n| what |")
+    assert text.endswith(f"{END}\nafter\n")
+    assert "old" not in text
+    assert "| layer ptb_medium | 1 | float32 | 202 | 1.00 (1.00) | 2.02 (2.00) |" in text
+    assert "gemm" not in text
+    assert text.count("Measured on a machine.") == 1
+    update_readme(readme, rows)
+    assert readme.read_text() == text
+
+
+@pytest.mark.parametrize("content", ["", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}{BEGIN}{END}"])
+def test_a_readme_without_markers_stays_as_it_is(content, tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text(content)
+    with pytest.raises(ValueError, match=r"README\.md: expected <!-- bench: begin -->"):
+        update_readme(readme, [row()])
+    assert readme.read_text() == content
+
+
+def test_rows_of_other_suites_make_no_table():
+    with pytest.raises(ValueError, match="without a row of the suites layer and step"):
+        list(speed_table([row(suite="gemm")]))
