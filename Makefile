@@ -12,7 +12,7 @@ CHECK_PYTHON := import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <
 # One torch thread a worker: faster for small tensors on few cores, and sums are added in one order.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: setup demo test test-long lint wheel clean
+.PHONY: setup demo test test-long sanitize lint wheel clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -42,6 +42,10 @@ test: lint
 # Not in parallel: these use the whole machine.
 test-long: setup
 	$(RUN) pytest -m long
+
+# The CPU kernels under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer, some minutes.
+sanitize: setup
+	$(TEST_ENV) $(RUN) pytest -m "long or not long" tests/kernels/test_sanitizers.py
 
 # A left-over build/ would put modules that are gone into the wheel.
 wheel: setup

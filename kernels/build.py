@@ -71,9 +71,8 @@ def build(library: Path, objects: Path) -> None:
         raise CannotBuildError(reason)
     objects.mkdir(parents=True, exist_ok=True)
     library.parent.mkdir(parents=True, exist_ok=True)
-    commands = _compilations(objects)
-    with ThreadPoolExecutor(JOBS) as pool:
-        list(pool.map(_run, commands))
+    commands = kernel_commands(objects) + _binding_commands(objects)
+    run_all(commands)
     torch_folder = _torch_folder() / "lib"
     new = library.with_suffix(".new")
     link = [str(_compiler()), "-shared", "-s", "-o", str(new)]
@@ -82,21 +81,44 @@ def build(library: Path, objects: Path) -> None:
     new.replace(library)
 
 
-def _compilations(objects: Path) -> list[list[str]]:
-    """One command a translation unit, the object file last; the slowest first."""
-    is_x86 = platform.machine() in ("x86_64", "AMD64")
-    begin = [str(_compiler()), *COMMON, *(["-DSDROP_X86"] if is_x86 else [])]
+def kernel_commands(objects: Path, *flags: str) -> list[list[str]]:
+    """The commands that compile the kernels alone, one a capability, the slowest first.
+
+    Args:
+        objects: the folder for the object files, each the last word of its command.
+        flags: more flags of the compiler, which overrule the usual ones.
+    """
     commands = []
-    for name, (flags, width) in ({**X86, **PORTABLE} if is_x86 else PORTABLE).items():
+    for name, (own, width) in ({**X86, **PORTABLE} if _is_x86() else PORTABLE).items():
         what = [f"-DSDROP_CAPABILITY={name}", f"-DSDROP_VECTOR_BYTES={width}"]
         source = ["-c", str(SOURCES / "capability.cpp"), "-o", str(objects / f"{name}.o")]
-        commands.append([*begin, *KERNEL, *flags, *what, *source])
-    include = ["-isystem", str(_torch_folder() / "include")]
-    for path in sorted(SOURCES.glob("*.cpp")):
-        if path.stem != "capability":
-            source = ["-c", str(path), "-o", str(objects / f"{path.stem}.o")]
-            commands.append([*begin, *TORCH, *include, *source])
+        commands.append([*compiler_command(), *KERNEL, *own, *flags, *what, *source])
     return commands
+
+
+def compiler_command() -> list[str]:
+    """The compiler and the flags that all translation units have."""
+    return [str(_compiler()), *COMMON, *(["-DSDROP_X86"] if _is_x86() else [])]
+
+
+def _binding_commands(objects: Path) -> list[list[str]]:
+    """The same for what binds the kernels to torch, one a translation unit."""
+    begin = [*compiler_command(), *TORCH, "-isystem", str(_torch_folder() / "include")]
+    return [
+        [*begin, "-c", str(path), "-o", str(objects / f"{path.stem}.o")]
+        for path in sorted(SOURCES.glob("*.cpp"))
+        if path.stem != "capability"
+    ]
+
+
+def run_all(commands: list[list[str]]) -> None:
+    """Runs commands of the compiler, some at a time; raises CannotBuildError where one fails."""
+    with ThreadPoolExecutor(JOBS) as pool:
+        list(pool.map(_run, commands))
+
+
+def _is_x86() -> bool:
+    return platform.machine() in ("x86_64", "AMD64")
 
 
 def _run(command: list[str]) -> None:

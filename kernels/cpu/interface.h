@@ -8,8 +8,9 @@ namespace sdrop {
 
 using Index = std::int64_t;
 
-// Runs body(begin, end, context) on pieces of [begin, end), at least `grain` long, on any threads
-// and in any order. Kernels never wait inside a body: all pieces may run on one thread.
+// Runs body(begin, end, context) on pieces of [begin, end) on any threads and in any order; pieces
+// shorter than `grain` are not worth a thread. Results depend on neither. Kernels never wait inside
+// a body: all pieces may run on one thread.
 using Body = void (*)(Index begin, Index end, void* context);
 using ParallelFor = void (*)(Index begin, Index end, Index grain, Body body, void* context);
 
