@@ -8,8 +8,9 @@ The kernels are built where torch and a C++ compiler are at hand. Without them s
 the same, and `sdrop.backends()` tells what was missing.
 """
 
-import sys
+import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 from setuptools import Distribution, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -18,13 +19,22 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 LIBRARY, REASON = "_C.so", "_C.missing"  # as sdrop/ops/native.py reads them
 
-try:
-    sys.path.insert(0, str(ROOT / "kernels"))
-    import build as kernels
-except ImportError:  # a source tree without kernels
-    kernels = None
-finally:
-    sys.path.pop(0)
+
+def load_build_script() -> ModuleType | None:
+    """kernels/build.py; None in a source tree without kernels.
+
+    Not by its name, which a package on PyPI has too.
+    """
+    path = ROOT / "kernels" / "build.py"
+    if not path.exists():
+        return None
+    spec = importlib.util.spec_from_file_location("build_kernels", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+kernels = load_build_script()
 
 
 class BuildWithKernels(build_py):

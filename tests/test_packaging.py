@@ -52,18 +52,19 @@ def test_constraints_pin_every_package_that_the_tests_run_with():
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """A wheel built from a copy of the checkout, unpacked."""
+    """A wheel built from a copy of the checkout where there is no compiler, unpacked."""
     folder = tmp_path_factory.mktemp("a wheel")
     source = folder / "source"
     source.mkdir()
-    for name in ("sdrop", "recipes", "conf"):
-        junk = shutil.ignore_patterns("__pycache__", "*.so")
+    for name in ("sdrop", "recipes", "conf", "kernels"):
+        junk = shutil.ignore_patterns("__pycache__", "*.so", "_C.missing")
         shutil.copytree(REPOSITORY / name, source / name, ignore=junk)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, source)
     options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
     command = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", folder, source]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    env = {**os.environ, "CXX": "no-such-compiler"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as archive:
         archive.extractall(folder / "unpacked")
@@ -82,9 +83,23 @@ def test_the_wheel_holds_library_recipes_and_configs_inside_one_package(wheel):
     packed = {
         str(p.relative_to(wheel / "sdrop")) for p in (wheel / "sdrop").rglob("*") if p.is_file()
     }
-    assert packed == set(wanted)
+    assert packed == {*wanted, "_C.missing"}
     tops = {path.name for path in wheel.iterdir() if not path.name.endswith(".dist-info")}
     assert tops == {"sdrop"}
+
+
+def run_beside(wheel, program, folder):
+    """What a program prints that has sdrop from the wheel, started in another folder."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(wheel), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def test_recipes_import_from_the_wheel_and_need_no_checkout(wheel, tmp_path):
@@ -93,13 +108,23 @@ def test_recipes_import_from_the_wheel_and_need_no_checkout(wheel, tmp_path):
         "assert 'recipes' not in sys.modules\n"
         "print(recipe.__file__)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(wheel), "PYTHONDONTWRITEBYTECODE": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.strip()) == wheel / "sdrop" / "recipes" / "ptb.py"
+    assert Path(run_beside(wheel, program, tmp_path)) == wheel / "sdrop" / "recipes" / "ptb.py"
+
+
+NOTHING_IS_COMPILED = """
+import sys
+import torch
+processes = []
+sys.addaudithook(lambda event, arguments: processes.append((event, arguments)) if event.startswith(
+    ("subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.fork")) else None)
+import sdrop
+output, _ = sdrop.LSTM(3, 4, recurrent_dropout=0.5)(torch.randn(2, 2, 3))
+output.sum().backward()
+assert not processes, processes
+print(sdrop.backends()["cpu"])
+"""
+
+
+def test_without_a_compiler_all_works_and_backends_say_why_the_kernels_are_missing(wheel, tmp_path):
+    said = run_beside(wheel, NOTHING_IS_COMPILED, tmp_path)
+    assert said.startswith("not built: no C++ compiler was found when sdrop was installed")
