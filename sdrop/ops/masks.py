@@ -75,7 +75,22 @@ def _lanes(
     return philox(counter, split_key(key))
 
 
-@torch.library.custom_op("sdrop::kept_indices", mutates_args=())
+# Defined without an autograd formula, which nothing here needs: a formula in Python, even an empty
+# one, would take longer than the draw itself.
+torch.library.define(
+    "sdrop::kept_indices",
+    "(Tensor key, SymInt site, SymInt first_step, SymInt steps, SymInt size, SymInt kept) "
+    "-> Tensor",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+torch.library.define(
+    "sdrop::keep_mask",
+    "(Tensor key, SymInt site, SymInt first_step, SymInt steps, SymInt batch, SymInt size, "
+    "float rate, ScalarType dtype) -> Tensor",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+
+
 def kept_indices(
     key: Tensor, site: int, first_step: int, steps: int, size: int, kept: int
 ) -> Tensor:
@@ -87,12 +102,12 @@ def kept_indices(
     return (smallest % size).sort(dim=1).values
 
 
-@kept_indices.register_fake
-def _(key: Tensor, site: int, first_step: int, steps: int, size: int, kept: int) -> Tensor:
+def _fake_kept_indices(
+    key: Tensor, site: int, first_step: int, steps: int, size: int, kept: int
+) -> Tensor:
     return key.new_empty((steps, kept))
 
 
-@torch.library.custom_op("sdrop::keep_mask", mutates_args=())
 def keep_mask(
     key: Tensor,
     site: int,
@@ -111,8 +126,7 @@ def keep_mask(
     return kept.to(dtype).mul_(1.0 / (1.0 - rate))
 
 
-@keep_mask.register_fake
-def _(
+def _fake_keep_mask(
     key: Tensor,
     site: int,
     first_step: int,
@@ -123,6 +137,12 @@ def _(
     dtype: torch.dtype,
 ) -> Tensor:
     return key.new_empty((steps, batch, size), dtype=dtype)
+
+
+torch.library.impl("sdrop::kept_indices", "CompositeExplicitAutograd", kept_indices)
+torch.library.impl("sdrop::keep_mask", "CompositeExplicitAutograd", keep_mask)
+torch.library.register_fake("sdrop::kept_indices", _fake_kept_indices)
+torch.library.register_fake("sdrop::keep_mask", _fake_keep_mask)
 
 
 def draw_mask(
@@ -156,12 +176,15 @@ def draw_mask(
         first_step, steps = 0, 1
     if not pattern.counts:
         columns = batch if pattern.space == "random" else 1
-        mask = keep_mask(key, site, first_step, steps, columns, size, rate, dtype)
+        mask: Tensor = torch.ops.sdrop.keep_mask(
+            key, site, first_step, steps, columns, size, rate, dtype
+        )
         return Mask(mask=mask)
     kept = kept_count(size, rate)
     if kept == size:
         return KEEP_ALL
-    return Mask(kept=kept_indices(key, site, first_step, steps, size, kept), scale=size / kept)
+    indices: Tensor = torch.ops.sdrop.kept_indices(key, site, first_step, steps, size, kept)
+    return Mask(kept=indices, scale=size / kept)
 
 
 def dense_mask(mask: Mask, size: int, dtype: torch.dtype) -> Tensor | None:

@@ -66,7 +66,7 @@ def test_equal_words_keep_the_lower_index(monkeypatch, key):
         "sdrop.ops.masks.random_words", lambda *a: torch.tensor([[[7, 3, 3, 3, 9, 3]]])
     )
     # The definition in PyTorch ops, beside which a compiled kernel may be in use.
-    assert kept_indices._init_fn(key, 0, 0, 1, 6, 2).tolist() == [[1, 2]]
+    assert kept_indices(key, 0, 0, 1, 6, 2).tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize(

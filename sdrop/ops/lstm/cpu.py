@@ -128,6 +128,21 @@ def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]
 torch.library.register_autograd("sdrop::lstm_cpu", _differentiate, setup_context=_save)
 
 
+class _Eager(torch.autograd.Function):
+    """The operator with its formula, without the Python that torch.library puts around both: for
+    layers of a hundred units that takes a fifth of the time of a step."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, ...]:
+        with torch._C._AutoDispatchBelowAutograd():
+            output: tuple[Tensor, ...] = torch.ops.sdrop.lstm_cpu(*arguments)
+        _save(ctx, arguments, output)
+        ctx.mark_non_differentiable(*output[3:])
+        return output
+
+    backward = staticmethod(_differentiate)
+
+
 def lstm(
     input: Tensor,
     h_0: Tensor,
@@ -142,7 +157,8 @@ def lstm(
     reverse: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Calls the operator; arguments and results as in `lstm_equations`."""
-    output, h_n, c_n, _, _ = torch.ops.sdrop.lstm_cpu(
+    call = torch.ops.sdrop.lstm_cpu if torch.compiler.is_compiling() else _Eager.apply
+    output, h_n, c_n, _, _ = call(  # type: ignore[no-untyped-call]
         input,
         h_0,
         c_0,
