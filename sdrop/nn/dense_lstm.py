@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,7 +20,7 @@ _FEW_ROWS = 32
 
 
 def runs_dense(
-    backend: str, data: Tensor, weights: list[DirectionWeights], hidden: tuple[Mask, ...]
+    backend: str, data: Tensor, weights: list[DirectionWeights], masks: LayerMasks
 ) -> bool:
     """Whether `backend="auto"` hands a layer to torch's own kernel.
 
@@ -33,14 +34,14 @@ def runs_dense(
         and not torch.compiler.is_compiling()
         and weights[0].hr is None
         and data.numel() // data.shape[-1] >= _FEW_ROWS
-        and all(mask.is_all for mask in hidden)
+        and all(mask.is_all for mask in masks.hidden)
     )
 
 
 def dense_layer(
     data: Tensor,
-    h_0: Tensor,
-    c_0: Tensor,
+    h_0: Sequence[Tensor],
+    c_0: Sequence[Tensor],
     weights: list[DirectionWeights],
     masks: LayerMasks,
     batch_sizes: Tensor | None,
@@ -55,11 +56,17 @@ def dense_layer(
     has_bias, bidirectional = weights[0].bias_ih is not None, len(weights) == 2
     training = torch.is_grad_enabled()
     options = (has_bias, 1, 0.0, training, bidirectional)
+    states = (stacked(h_0), stacked(c_0))
     if batch_sizes is None:
-        output, h_n, c_n = torch._VF.lstm(data, (h_0, c_0), flat, *options, False)
+        output, h_n, c_n = torch._VF.lstm(data, states, flat, *options, False)
     else:
-        output, h_n, c_n = torch._VF.lstm(data, batch_sizes, (h_0, c_0), flat, *options)
+        output, h_n, c_n = torch._VF.lstm(data, batch_sizes, states, flat, *options)
     return output, list(h_n.unbind()), list(c_n.unbind())
+
+
+def stacked(states: Sequence[Tensor]) -> Tensor:
+    """(n, B, ...), the states of so many layers and directions; one alone is not copied."""
+    return states[0].unsqueeze(0) if len(states) == 1 else torch.stack(list(states))
 
 
 def _kept_columns(weight: Tensor, columns: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ def k_major_parameter(parameter: Tensor) -> nn.Parameter:
 
 def is_k_major(weight: Tensor) -> bool:
     """Whether the rows of input neurons are contiguous."""
-    return weight.t().is_contiguous()
+    return weight.stride() == (1, weight.shape[0]) or weight.t().is_contiguous()
 
 
 def fill_as_row_major(parameter: Tensor, fill: Callable[[Tensor], object]) -> None:

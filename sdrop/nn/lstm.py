@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,15 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from sdrop import functional
 from sdrop.backends import check_backend
 from sdrop.keys import SiteModule, call_key
 from sdrop.nn.arguments import check_pattern, telling_what_was_given
 from sdrop.nn.autocast import autocast_to
-from sdrop.nn.dense_lstm import dense_layer, runs_dense
+from sdrop.nn.dense_lstm import dense_layer, runs_dense, stacked
 from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
 from sdrop.nn.lstm_arguments import check_input, check_state
 from sdrop.nn.sequences import in_packed_order
+from sdrop.ops import choice
 from sdrop.ops.masks import KEEP_ALL, Mask, draw_mask
 from sdrop.pattern import DropoutPattern, check_rate
 
@@ -201,16 +202,18 @@ class LSTM(SiteModule, nn.RNNBase):
         batch_sizes = None if packed is None else packed.batch_sizes
         last_h: list[Tensor] = []
         last_c: list[Tensor] = []
+        directions = self._directions
+        first_h, first_c = h_0.unbind(), c_0.unbind()
         all_masks = self._draw_masks(data, h_0.shape[1], packed)
         for layer, masks in enumerate(all_masks):
-            weights = [self._weights(layer, d, data) for d in range(self._directions)]
-            states = slice(layer * self._directions, (layer + 1) * self._directions)
-            dense = runs_dense(self.backend, data, weights, masks.hidden)
+            weights = [self._weights(layer, d, data) for d in range(directions)]
+            own = slice(layer * directions, (layer + 1) * directions)
+            dense = runs_dense(self.backend, data, weights, masks)
             run = dense_layer if dense else partial(_packed_layer, self.backend)
-            data, h, c = run(data, h_0[states], c_0[states], weights, masks, batch_sizes)
+            data, h, c = run(data, first_h[own], first_c[own], weights, masks, batch_sizes)
             last_h += h
             last_c += c
-        return data, torch.stack(last_h), torch.stack(last_c)
+        return data, stacked(last_h), stacked(last_c)
 
     def _draw_masks(
         self, data: Tensor, batch: int, packed: PackedSequence | None
@@ -263,8 +266,8 @@ class LSTM(SiteModule, nn.RNNBase):
 def _packed_layer(
     backend: str,
     data: Tensor,
-    h_0: Tensor,
-    c_0: Tensor,
+    h_0: Sequence[Tensor],
+    c_0: Sequence[Tensor],
     weights: list[DirectionWeights],
     masks: LayerMasks,
     batch_sizes: Tensor | None,
@@ -273,9 +276,10 @@ def _packed_layer(
     outputs, last_h, last_c = [], [], []
     for direction, w in enumerate(weights):
         bias = None if w.bias_ih is None or w.bias_hh is None else w.bias_ih + w.bias_hh
-        output, (h, c) = functional.lstm(
+        output, h, c = choice.lstm(
             data,
-            (h_0[direction], c_0[direction]),
+            h_0[direction],
+            c_0[direction],
             w.ih,
             w.hh,
             bias,

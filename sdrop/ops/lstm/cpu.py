@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sdrop.ops.autograd import register_autograd
 from sdrop.ops.lstm.op import differentiable_backward, k_major_empty
 from sdrop.ops.masks import Mask
 
@@ -125,7 +126,7 @@ def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]
     return (*found, *[None] * 8)
 
 
-torch.library.register_autograd("sdrop::lstm_cpu", _differentiate, setup_context=_save)
+register_autograd("lstm_cpu", _differentiate, _save)
 
 
 class _Eager(torch.autograd.Function):
