@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sdrop.nn import LSTM, Linear
 from sdrop.nn.arguments import check_size
+from sdrop.nn.k_major import KMajorEmbedding
 from sdrop.pattern import DropoutPattern, check_rate
 
 State = tuple[Tensor, Tensor]
@@ -82,7 +83,8 @@ class LanguageModel(nn.Module):
         if not isinstance(rates, DropoutRates | None):
             raise TypeError(f"LanguageModel: expected rates to be DropoutRates, got {rates!r}")
         rates = rates or DropoutRates()
-        self.embedding = nn.Embedding(vocabulary_size, embedding_dim)
+        embedding = KMajorEmbedding if tie_weights else nn.Embedding
+        self.embedding = embedding(vocabulary_size, embedding_dim)
         self.lstm = LSTM(
             embedding_dim,
             hidden_size,

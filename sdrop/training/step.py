@@ -142,9 +142,10 @@ class TrainingStep:
             self.scaler.unscale_(getattr(self.optimizer, "optimizer", self.optimizer))
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         norm = nn.utils.get_total_norm(gradients)
-        if self.settings.max_grad_norm is not None:
-            nn.utils.clip_grads_with_norm_(self.parameters, self.settings.max_grad_norm, norm)
-        return norm.item()
+        value, most = norm.item(), self.settings.max_grad_norm
+        if most is not None and not value <= most:  # torch would multiply by 1, once over memory
+            nn.utils.clip_grads_with_norm_(self.parameters, most, norm)
+        return value
 
     def _check(self, loss: float, norm: float, state: TrainerState) -> None:
         where = {"step": state.step + 1, "epoch": state.epoch + 1}

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 import sdrop
 from sdrop import DropoutPattern
+from sdrop.nn.k_major import KMajorEmbedding, k_major_parameter
 
 X = torch.randn(9, 4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 OPTIONS = {"num_layers": 2, "bidirectional": True, "proj_size": 3}
@@ -230,3 +231,20 @@ def test_a_weight_norm_parametrisation_trains_as_on_torchs_lstm(name):
             train(module, torch.optim.SGD(module.parameters(), lr=0.1))
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-13)
+
+
+def test_an_embedding_over_a_k_major_weight_is_torchs_with_a_k_major_gradient():
+    theirs, ours = nn.Embedding(31, 7), KMajorEmbedding(31, 7)
+    ours.weight = k_major_parameter(theirs.weight)
+    for shape in ((5, 3), (4,), (0, 2)):
+        words = torch.randint(31, shape)
+        factor = torch.randn(*shape, 7)
+        outputs, grads = [], []
+        for module in (ours, theirs):
+            output = module(words)
+            (grad,) = torch.autograd.grad((output * factor).sum(), module.weight)
+            outputs.append(output)
+            grads.append(grad)
+        assert torch.equal(*outputs)
+        torch.testing.assert_close(*grads)
+        assert grads[0].stride() == ours.weight.stride() == (1, 31)
