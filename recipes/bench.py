@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +41,7 @@ from sdrop.benchmark.machine import (
     torch_threads,
 )
 from sdrop.benchmark.memory import memory_rows
+from sdrop.benchmark.peers import peer_rows
 from sdrop.benchmark.readme import update_readme
 from sdrop.benchmark.report import draw_rows, noise, table
 from sdrop.benchmark.rows import Row, Setting, read_rows, write_rows
@@ -196,6 +198,10 @@ def measure_times(
             machine=machine,
             stop=bench.stop,
         )
+        if comparison.suite == "layer" and options.peers:
+            shape = parse_shape(comparison.shape)
+            with asked_of_others(bench):
+                rows += peer_rows(shape, options.peers, setting, rows)
         bench.keep(rows, comparison.about, clock.name)
 
 
@@ -205,14 +211,21 @@ def measure_memory(bench: Bench, setting: Setting, machine: str) -> None:
         if name in registered_steps():
             continue
         shape = parse_shape(name)
-        try:
+        with asked_of_others(bench):
             rows = memory_rows(shape, bench.options.variant, setting, machine=machine)
-        except RuntimeError as error:
-            if bench.stop():  # Ctrl-C reaches the other process, too
-                raise Stopped from error
-            raise Mistake(str(error)) from error
         if rows:
             bench.keep(rows, shape.described)
+
+
+@contextmanager
+def asked_of_others(bench: Bench) -> Iterator[None]:
+    """Ask other processes inside; one that fails is told, or was stopped by the same Ctrl-C."""
+    try:
+        yield
+    except RuntimeError as error:
+        if bench.stop():
+            raise Stopped from error
+        raise Mistake(str(error)) from error
 
 
 def summarise(

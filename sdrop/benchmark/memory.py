@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import resource
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from sdrop.benchmark.machine import torch_threads
+from sdrop.benchmark.process import in_a_process_of_its_own
 from sdrop.benchmark.rows import Row, Setting
 from sdrop.benchmark.shapes import Shape, parse_shape
 from sdrop.benchmark.step import sdrop_step, stock_step
@@ -67,30 +66,6 @@ def memory_rows(
             )
         )
     return rows
-
-
-def in_a_process_of_its_own(
-    module: str, shape: str, name: str, setting: Setting, *more: str
-) -> dict[str, float]:
-    """What `python -m MODULE SHAPE NAME SETTING …` prints as JSON.
-
-    Raises:
-        RuntimeError: where the process fails, with the end of what it said.
-    """
-    command = [sys.executable, "-m", module, shape, name, json.dumps(dataclasses.asdict(setting))]
-    package = str(Path(__file__).resolve().parents[2])
-    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
-        [*command, *more],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines()[-1:] or ["nothing was said"]
-        raise RuntimeError(f"{module} {shape} {name} failed ({done.returncode}): {said[0]}")
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
 
 
 def peak_megabytes() -> float:

@@ -2,10 +2,10 @@
 
 import json
 
-import pytest
 import torch
 
 from sdrop.benchmark import memory
+from sdrop.benchmark.process import in_a_process_of_its_own
 from sdrop.benchmark.rows import Setting
 from sdrop.benchmark.shapes import SHAPES, parse_shape
 
@@ -26,9 +26,7 @@ def test_the_peak_grows_with_what_is_held():
 
 def test_a_fresh_process_does_not_count_what_this_one_holds():
     held = torch.zeros(int(memory.peak_megabytes()) * 1024**2 // 2)
-    found = memory.in_a_process_of_its_own(
-        "sdrop.benchmark.memory", "T2-B2-H4-V7", "stock", Setting()
-    )
+    found = in_a_process_of_its_own("sdrop.benchmark.memory", "T2-B2-H4-V7", "stock", Setting())
     assert 10 < found["megabytes"] < memory.peak_megabytes()
     del held
 
@@ -53,8 +51,3 @@ def test_a_row_compares_two_processes(monkeypatch):
 
 def test_what_is_not_trained_has_no_row():
     assert memory.memory_rows(SHAPES["generation"], ["none"], Setting()) == []
-
-
-def test_a_process_that_fails_is_told_with_its_last_words():
-    with pytest.raises(RuntimeError, match="No module named no_such_module"):
-        memory.in_a_process_of_its_own("no_such_module", "ptb_large", "stock", Setting())
