@@ -11,7 +11,7 @@ from recipes.configuration import find_mistakes
 REPOSITORY = Path(__file__).resolve().parents[1]
 README = (REPOSITORY / "README.md").read_text()
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-COMMANDS = re.findall(r"^    (python -m recipes\.ptb.*?)(?:\s+#.*)?$", README, re.MULTILINE)
+COMMANDS = re.findall(r"^    (python -m recipes\.\w+.*?)(?:\s+#.*)?$", README, re.MULTILINE)
 
 
 def test_the_snippets_run_as_printed_one_after_the_other():
@@ -19,13 +19,15 @@ def test_the_snippets_run_as_printed_one_after_the_other():
     for snippet in SNIPPETS:
         exec(compile(snippet, "README.md", "exec"), names)
     assert names["scores"].shape == (35, 20, 10_000)
+    assert [row.variant for row in names["rows"]] == ["structured"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_commands_have_no_mistake(command):
-    arguments = shlex.split(command)[3:]
+    _, _, module, *arguments = shlex.split(command)
     overrides = [each for each in arguments if not each.startswith("-")]
-    assert find_mistakes("ptb", overrides, sweep="-m" in arguments) == []
+    recipe = module.removeprefix("recipes.")
+    assert find_mistakes(recipe, overrides, sweep="-m" in arguments) == []
 
 
 def test_the_files_that_are_linked_are_there():

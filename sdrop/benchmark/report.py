@@ -78,7 +78,7 @@ def _memory_table(rows: Sequence[Row], title: str) -> Table:
 def _empty(title: str, names: Sequence[str]) -> Table:
     made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     made.padding = (0, 1)
-    made.add_column(names[0], no_wrap=True)
+    made.add_column(names[0], overflow="fold")
     for name in names[1:]:
         made.add_column(name, justify="right", no_wrap=True)
     return made
