@@ -15,16 +15,15 @@ struct ColumnBlock {
   Index count;
 };
 
-// `columns` in nearly equal blocks, whose transposed gradients stay in the first cache.
+// `columns` in nearly equal blocks of whole cache lines, whose transposed gradients stay in the first
+// cache.
 inline std::vector<ColumnBlock> column_blocks(Index columns, Index rows) {
   const Index pitch = chunk_of(0, rows).pitch();
-  const Index most = std::max<Index>(16, kGradientBytes / (pitch * sizeof(float)));
+  const Index most = kGradientBytes / static_cast<Index>(sizeof(float)) / pitch;
+  const Index size = round_up(divide_up(columns, divide_up(columns, most)), 16);
   std::vector<ColumnBlock> blocks;
-  Index left = divide_up(columns, most);
-  for (Index first = 0; first < columns; --left) {
-    blocks.push_back({first, divide_up(columns - first, left)});
-    first += blocks.back().count;
-  }
+  for (Index first = 0; first < columns; first += size)
+    blocks.push_back({first, std::min(size, columns - first)});
   return blocks;
 }
 

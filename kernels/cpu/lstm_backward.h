@@ -43,24 +43,16 @@ class BackwardRecurrence {
   void pointwise(Index position, Index t, Index panel, Index b) const {
     const Index unit = panel * kLanes, live = std::min<Index>(kLanes, size_ - unit);
     const Index rows = std::min<Index>(kLanes, steps_.sizes[t] - b);
-    Vector grads[4][kLanes];
-    for (Index gate = 0; gate < 4; ++gate)
-      for (Index i = rows; i < kLanes; ++i) grads[gate][i] = Vector{};
-    for (Index i = 0; i < rows; ++i) one_row(position, t, panel, b + i, live, i, grads);
+    for (Index i = 0; i < rows; ++i) one_row(position, t, panel, b + i, live);
     const Chunk chunk = chunk_of(b, steps_.sizes[t]);
+    const float* from = grad_gates_.at(panel, steps_.starts[t] + b).data;
     float* to = grad_columns_.data() + chunk.offset(4 * size_) + b - chunk.first_row;
-    for (Index gate = 0; gate < 4; ++gate) {
-      for (Index i = 0; i < rows; ++i)
-        store(grad_gates_.at(panel, steps_.starts[t] + b + i).data + gate * kLanes,
-              grads[gate][i]);
-      transpose(grads[gate]);
-      for (Index j = 0; j < live; ++j)
-        store(to + (gate * size_ + unit + j) * chunk.pitch(), grads[gate][j]);
-    }
+    for (Index gate = 0; gate < 4; ++gate)
+      transpose_square(from + gate * kLanes, kPanelWidth, rows, 0, live,
+                       to + (gate * size_ + unit) * chunk.pitch(), chunk.pitch());
   }
 
-  SDROP_INLINE void one_row(Index position, Index t, Index panel, Index b, Index live, Index lane,
-                            Vector (*grads)[kLanes]) const {
+  SDROP_INLINE void one_row(Index position, Index t, Index panel, Index b, Index live) const {
     const Index row = steps_.starts[t] + b, before = row_before(steps_, position, b);
     const Index place = b * size_ + panel * kLanes;
     gates_.ask(panel + 1, row);
@@ -77,10 +69,11 @@ class BackwardRecurrence {
     const Vector dh = load_first(layer_.grad_output + row * size_ + panel * kLanes, live) +
                       load_first(grad_h, live);
     const Vector dc = load_first(grad_c, live) + dh * o * (1.0f - tanh_c * tanh_c);
-    grads[0][lane] = dc * g * i * (1.0f - i);
-    grads[1][lane] = dc * c_before * f * (1.0f - f);
-    grads[2][lane] = dc * i * (1.0f - g * g);
-    grads[3][lane] = dh * tanh_c * o * (1.0f - o);
+    float* grads = grad_gates_.at(panel, row).data;
+    store(grads, dc * g * i * (1.0f - i));
+    store(grads + kLanes, dc * c_before * f * (1.0f - f));
+    store(grads + 2 * kLanes, dc * i * (1.0f - g * g));
+    store(grads + 3 * kLanes, dh * tanh_c * o * (1.0f - o));
     store_first(grad_c, dc * f, live);
     store_first(grad_h, Vector{}, live);  // what the step did not keep has no gradient
   }
@@ -121,16 +114,15 @@ inline void transpose_gates(GateRows grads, Index hidden_size, const Segment& se
     const Chunk chunk = chunk_of(first, segment.rows);
     const Index here = std::min<Index>(kLanes, segment.rows - first);
     float* columns = to + chunk.offset(block.count) + first - chunk.first_row;
-    for (Index n = block.first; n < block.first + block.count;) {
-      const Index gate = n / hidden_size, unit = n % hidden_size, lane = unit % kLanes;
-      const Index live = std::min({kLanes - lane, hidden_size - unit,
-                                   block.first + block.count - n});
+    Index gate = block.first / hidden_size, unit = block.first % hidden_size;
+    for (Index left = block.count; left > 0;) {
+      const Index lane = unit % kLanes, live = std::min({kLanes - lane, hidden_size - unit, left});
       const float* from = grads.at(unit / kLanes, segment.first_row + first).data + gate * kLanes;
-      Vector square[kLanes] = {};
-      for (Index i = 0; i < here; ++i) square[i] = load(from + i * kPanelWidth);
-      transpose(square);
-      for (Index j = 0; j < live; ++j, ++n, columns += chunk.pitch())
-        store(columns, square[lane + j]);
+      transpose_square(from, kPanelWidth, here, lane, live, columns, chunk.pitch());
+      columns += live * chunk.pitch();
+      left -= live;
+      unit += live;
+      if (unit == hidden_size) ++gate, unit = 0;
     }
   }
 }

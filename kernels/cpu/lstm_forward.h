@@ -49,12 +49,17 @@ class ForwardRecurrence {
   void pack_weights() {
     first_packed_ = steps_.count >= kStepsWorthPacking ? 0 : size_ / kLanes / kPanelsTogether;
     packed_.reserve((groups() - first_packed_) * size_ * kGroupWidth);
+    // Row by row: the weight is then read from end to end.
     parallel(run_, groups() - first_packed_, size_ * kGroupWidth, [&](Index begin, Index end) {
-      for (Index group = first_packed_ + begin; group < first_packed_ + end; ++group)
-        for (Index i = 0; i < panels_in(group); ++i)
-          pack_panel(layer_.hidden_site.weight, 4 * size_, size_,
-                     panels_.at(group * kPanelsTogether + i), packed(group) + i * kPanelWidth,
-                     kGroupWidth);
+      const Index first = (first_packed_ + begin) * kPanelsTogether;
+      const Index behind = std::min((first_packed_ + end) * kPanelsTogether, panels_.count());
+      std::vector<Columns> columns;
+      for (Index panel = first; panel < behind; ++panel) columns.push_back(panels_.at(panel));
+      for (Index row = 0; row < size_; ++row)
+        for (Index panel = first; panel < behind; ++panel)
+          pack_panel(layer_.hidden_site.weight + row * 4 * size_, 0, 1, columns[panel - first],
+                     packed(panel / kPanelsTogether) + row * kGroupWidth +
+                         panel % kPanelsTogether * kPanelWidth);
     });
   }
 
@@ -97,39 +102,39 @@ class ForwardRecurrence {
                     next);
   }
 
-  // Gates, cell and output of the panel's units in sequences [b, b + kLanes).
+  // Gates, cell and output of the panel's units in sequences [b, b + kLanes). All gates come first:
+  // within a row each result waits for the one before, so a processor needs several rows at a time.
   void pointwise(Index panel, Index position, Index t, Index b) const {
     const Index unit = panel * kLanes, live = std::min<Index>(kLanes, size_ - unit);
     const Index rows = std::min<Index>(kLanes, steps_.sizes[t] - b);
+    const Index first = steps_.starts[t] + b;
     const bool last = position + 1 == steps_.count;
     const Index next = last ? t : step_in_order(steps_, position + 1);
+    for (Index row = first; row < first + rows; ++row) {
+      gates_.ask(panel + kPanelsTogether, row);
+      activate(gates_.at(panel, row).data);
+    }
     Vector hidden[kLanes];
     for (Index i = rows; i < kLanes; ++i) hidden[i] = Vector{};
     for (Index i = 0; i < rows; ++i) {
-      const Index row = steps_.starts[t] + b + i;
-      gates_.ask(panel + kPanelsTogether, row);
-      const Vector h = one_row(panel, row, row_before(steps_, position, b + i), b + i, live);
-      store_first(layer_.output + row * size_ + unit, h, live);
+      const Index before = row_before(steps_, position, b + i);
+      const Vector state = before >= 0 ? load(cells_.at(panel, before))
+                                       : load_first(layer_.c_0 + (b + i) * size_ + unit, live);
+      const float* gates = gates_.at(panel, first + i).data;
+      const Vector c = load(gates + kLanes) * state + load(gates) * load(gates + 2 * kLanes);
+      store(cells_.at(panel, first + i), c);
+      const Vector h = load(gates + 3 * kLanes) * hyperbolic_tangent(c);
+      store_first(layer_.output + (first + i) * size_ + unit, h, live);
       hidden[i] = h * factors_at(layer_.hidden_site, next, b + i).vector(unit, live);
     }
     if (!last) columns_.write(position + 1, panel, b, hidden);
   }
 
-  SDROP_INLINE Vector one_row(Index panel, Index row, Index before, Index b, Index live) const {
-    float* gates = gates_.at(panel, row).data;
-    const Vector state = before >= 0
-                             ? load(cells_.at(panel, before))
-                             : load_first(layer_.c_0 + b * size_ + panel * kLanes, live);
-    const Vector i = sigmoid(load(gates)), f = sigmoid(load(gates + kLanes));
-    const Vector g = hyperbolic_tangent(load(gates + 2 * kLanes));
-    const Vector o = sigmoid(load(gates + 3 * kLanes));
-    const Vector c = f * state + i * g;
-    store(gates, i);
-    store(gates + kLanes, f);
-    store(gates + 2 * kLanes, g);
-    store(gates + 3 * kLanes, o);
-    store(cells_.at(panel, row), c);
-    return o * hyperbolic_tangent(c);
+  SDROP_INLINE static void activate(float* gates) {
+    store(gates, sigmoid(load(gates)));
+    store(gates + kLanes, sigmoid(load(gates + kLanes)));
+    store(gates + 2 * kLanes, hyperbolic_tangent(load(gates + 2 * kLanes)));
+    store(gates + 3 * kLanes, sigmoid(load(gates + 3 * kLanes)));
   }
 
   // h_n and c_n: each sequence's last step. What no panel owns of the saved tensors is cleared: they

@@ -45,14 +45,17 @@ struct Panels {
   }
 };
 
-// (rows, row_stride) -> (rows, kPanelWidth), `pitch` apart.
-inline void pack_panel(const float* from, Index row_stride, Index rows, Columns columns, float* to,
-                       Index pitch = kPanelWidth) {
-  for (Index row = 0; row < rows; ++row, from += row_stride, to += pitch)
+// (rows, row_stride) -> (rows, kPanelWidth).
+SDROP_INLINE void pack_panel(const float* from, Index row_stride, Index rows,
+                             const Columns& columns, float* to) {
+  constexpr Index kRowsAhead = 8;
+  from += columns.first;
+  for (Index row = 0; row < rows; ++row, from += row_stride, to += kPanelWidth)
 #pragma GCC unroll 4
-    for (int j = 0; j < kPanelVectors; ++j)
-      store(to + j * kLanes,
-            load_first(from + columns.first + j * columns.stride, columns.live[j]));
+    for (int j = 0; j < kPanelVectors; ++j) {
+      prefetch(from + kRowsAhead * row_stride + j * columns.stride);
+      store(to + j * kLanes, load_first(from + j * columns.stride, columns.live[j]));
+    }
 }
 
 // (rows, kPanelWidth) -> (rows, row_stride); other columns of the target stay as they are.

@@ -37,9 +37,11 @@ class Ahead {
   Ahead() = default;
   Ahead(PackedRows rows, Index count) : rows_(rows), count_(count) {}
 
-  // The first `part` of `parts`.
-  SDROP_INLINE void ask(Index part, Index parts) {
-    for (const Index end = count_ * part / parts; asked_ < end; ++asked_) {
+  // In so many tiles from now on all shall have been asked for.
+  void spread_over(Index tiles) { share_ = divide_up(count_, tiles); }
+
+  SDROP_INLINE void ask() {
+    for (const Index end = std::min(count_, asked_ + share_); asked_ < end; ++asked_) {
       const float* row = rows_.row(asked_);
       for (Index j = 0; j < rows_.pitch; j += 16) prefetch(row + j);
     }
@@ -47,7 +49,7 @@ class Ahead {
 
  private:
   PackedRows rows_{};
-  Index count_ = 0, asked_ = 0;
+  Index count_ = 0, share_ = 0, asked_ = 0;
 };
 
 // Calls the tile of exactly `rows` rows.
@@ -61,20 +63,19 @@ SDROP_INLINE void multiply_some_rows(Index rows, Index count, Weights weights, c
   multiply_tile<Most, kPanelVectors>(count, weights, a, pitch, start, target);
 }
 
-// target = start + A^T B for the rows of one chunk, in tiles of nearly equal height. `before` of
-// `parts` tiles that share what is asked for are done.
+// target = start + A^T B for the rows of one chunk, in tiles of nearly equal height.
 template <typename Weights>
 void multiply_rows(Index rows, Index count, Weights weights, const float* a, Index pitch,
-                   Source start, Target target, Ahead& ahead, Index before, Index parts) {
-  const Index tiles = divide_up(rows, kTileRows);
+                   Source start, Target target, Ahead& ahead) {
+  const Index tiles = divide_up(rows, kTileRows), height = rows / tiles, higher = rows % tiles;
   for (Index tile = 0, first = 0; tile < tiles; ++tile) {
-    const Index height = divide_up(rows - first, tiles - tile);
-    ahead.ask(before + tile + 1, parts);
+    const Index here = height + (tile < higher);
+    ahead.ask();
     multiply_some_rows<kTileRows>(
-        height, count, weights, a + first, pitch,
+        here, count, weights, a + first, pitch,
         {start.data + first * start.row, start.row, start.vector},
         {target.data + first * target.row, target.row, target.vector});
-    first += height;
+    first += here;
   }
 }
 
@@ -112,13 +113,14 @@ void multiply_panels(Index panels, const PanelProduct<Weights>* products, Index 
       Ahead ahead = left > 0              ? first_block(weights.from(first + size), left)
                     : row + kChunk < rows ? first_block(weights, count)
                                           : next;
+      ahead.spread_over(panels * tiles);
       for (Index panel = 0; panel < panels; ++panel) {
         const auto& [own, start, target] = products[panel];
         const Target sums{target.data + row * target.row, target.row, target.vector};
         const Source from = first == 0 ? Source{start.data + row * start.row, start.row, start.vector}
                                        : Source{sums.data, sums.row, sums.vector};
         multiply_rows(chunk.rows, size, own.from(first), columns + first * chunk.pitch(),
-                      chunk.pitch(), from, sums, ahead, panel * tiles, panels * tiles);
+                      chunk.pitch(), from, sums, ahead);
       }
       first += size;
     }

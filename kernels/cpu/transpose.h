@@ -70,4 +70,25 @@ SDROP_INLINE void transpose(Vector (&row)[kLanes]) {
 #endif
 }
 
+// `rows` rows of kLanes elements, row_stride apart, to `count` of their columns from `first` on,
+// `pitch` apart; zeroes stand for the rows that are missing.
+SDROP_INLINE void transpose_square(const float* from, Index row_stride, Index rows, Index first,
+                                   Index count, float* to, Index pitch) {
+  Vector square[kLanes];
+  if (rows == kLanes) {
+#pragma GCC unroll 16
+    for (Index i = 0; i < kLanes; ++i) square[i] = load(from + i * row_stride);
+  } else {
+    for (Index i = 0; i < kLanes; ++i)
+      square[i] = i < rows ? load(from + i * row_stride) : Vector{};
+  }
+  transpose(square);
+  if (count == kLanes) {
+#pragma GCC unroll 16
+    for (Index j = 0; j < kLanes; ++j) store(to + j * pitch, square[j]);
+  } else {
+    for (Index j = 0; j < count; ++j) store(to + j * pitch, square[first + j]);
+  }
+}
+
 }  // namespace sdrop::SDROP_CAPABILITY
