@@ -13,8 +13,19 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 import torch
 import sdrop
-from kernels_random import in_float64, random_layer, relative_errors, run_layer
+from kernels_random import draw, in_float64, random_layer, relative_errors, run_layer
+from sdrop.ops.linear_cpu import linear
 from sdrop.ops.lstm.cpu import lstm
+
+def on_threads(count, compute):
+    torch.set_num_threads(count)
+    return compute()
+
+def run_linear(tensors, mask):
+    leaves = [t.clone(memory_format=torch.preserve_format).requires_grad_() for t in tensors]
+    output = linear(*leaves, mask)
+    output.square().sum().backward()
+    return [output.detach(), *(leaf.grad for leaf in leaves)]
 
 torch.manual_seed(1)
 denormal = torch.tensor(1e-40)
@@ -24,12 +35,14 @@ for steps, batch, hidden, patterns in (
     (3, 20, 650, ("III", "III")),
 ):
     layer = random_layer(steps, batch, 29, hidden, patterns)
-    torch.set_num_threads(1)
-    one = run_layer(layer, lstm)
-    torch.set_num_threads(2)
-    two = run_layer(layer, lstm)
+    one, two = (on_threads(count, lambda: run_layer(layer, lstm)) for count in (1, 2))
     same = same and all(torch.equal(a, b) for a, b in zip(one, two))
     errors.append(max(relative_errors(one, in_float64(layer))))
+for pattern in ("all", "I", "III", "IV"):
+    tensors = torch.randn(5, 20, 90), torch.randn(777, 90), torch.randn(777)
+    mask = draw(pattern, 5, 20, 90)
+    one, two = (on_threads(count, lambda: run_linear(tensors, mask)) for count in (1, 2))
+    same = same and all(torch.equal(a, b) for a, b in zip(one, two))
 print(json.dumps({
     "status": sdrop.backends()["cpu"], "error": max(errors), "same": same,
     "denormals": bool(denormal * 1.0 > 0),

@@ -51,6 +51,26 @@ def test_packed_rows_agree_with_the_equation(pattern):
     check(torch.randn(16, 30), 45, pattern, sizes, bias=False)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("pattern", ["all", "IV"])
+def test_nan_and_infinity_go_where_the_equation_puts_them(pattern, value, place):
+    mask = draw(pattern, 4, 3, 10)
+    # At a neuron that no step drops: the equation multiplies what is dropped by 0, which makes NaN
+    # of infinity, and the kernels skip it.
+    kept = 0 if mask.kept is None else int(mask.kept[0, 0])
+    tensors = [torch.randn(4, 3, 10), k_major(torch.randn(37, 10)), torch.randn(37)]
+    tensors[place].view(-1, tensors[place].shape[-1])[0, kept] = value
+    results = []
+    for op in (linear, linear_equation):
+        leaves = [t.detach().requires_grad_() for t in tensors]
+        output = op(*leaves, mask)
+        output.sum().backward()
+        results.append([output.detach(), *(leaf.grad for leaf in leaves)])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, equal_nan=True)
+
+
 def test_opcheck_accepts_the_operators():
     mask = draw("III", 3, 2, 6)
     x, weight = torch.randn(3, 2, 6), k_major(torch.randn(5, 6))
