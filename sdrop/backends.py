@@ -16,8 +16,8 @@ def backends() -> dict[str, str]:
     """The backends by name, each `"available"` (and with what) or the reason why it is not.
 
     `backend="auto"` takes the fastest that is available and fits: on a CPU the compiled kernels
-    for float32, torch's own LSTM where nothing can be skipped and it is faster, and the reference
-    ops for all else.
+    for float32 and half precision, torch's own LSTM where nothing can be skipped and it is faster,
+    and the reference ops for all else.
     """
     if NATIVE.capability is None:
         cpu = NATIVE.reason or "missing"

@@ -58,11 +58,40 @@ def test_float64_takes_the_reference_unless_the_kernels_are_asked_for():
         functional.lstm(x, hx, *weights, backend="cpu")
 
 
-def test_autocast_falls_back_to_the_reference():
-    lstm = sdrop.LSTM(6, 8, recurrent_dropout=0.5)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("space", ["random", "structured"])
+def test_half_precision_is_computed_in_float32(dtype, space):
+    pattern = sdrop.DropoutPattern(space)
+    lstm = sdrop.LSTM(6, 17, recurrent_dropout=0.5, input_dropout=0.5, pattern=pattern)
+    decoder = sdrop.Linear(17, 9, dropout=0.5, pattern=pattern)
+    model = sdrop.name_sites(torch.nn.ModuleList([lstm, decoder]).to(dtype))
+    x, target = torch.randn(7, 3, 6, dtype=dtype), torch.randint(9, (7, 3))
+    results = []
+    for parameters in (dtype, torch.float32):
+        model.to(parameters).zero_grad()
+        lstm.backend = decoder.backend = "cpu"
+        leaf = x.detach().to(parameters, copy=True).requires_grad_()
+        with sdrop.mask_key(1, 2):
+            output, (h_n, c_n) = lstm(leaf)
+        assert {output.dtype, h_n.dtype, c_n.dtype} == {parameters}
+        with sdrop.mask_key(1, 3):
+            scores, loss = decoder(output), decoder.cross_entropy(output, target)
+        assert loss.dtype == torch.float32
+        (loss + scores.float().square().mean()).backward()
+        found = [output, c_n, scores, loss, leaf.grad, *(p.grad for p in model.parameters())]
+        assert all(p.grad.dtype == parameters for p in model.parameters())
+        results.append([tensor.detach().float() for tensor in found])
+    for ours, expected in zip(*results, strict=True):
+        assert (ours - expected).abs().max() <= 2e-2 * expected.abs().max()
+
+
+def test_autocast_is_computed_in_float32():
+    lstm = sdrop.LSTM(6, 8, recurrent_dropout=0.5, backend="cpu")
     with torch.autocast("cpu", dtype=torch.bfloat16):
         output, _ = lstm(torch.randn(3, 2, 6))
     assert output.dtype == torch.bfloat16
+    output.sum().backward()
+    assert {p.grad.dtype for p in lstm.parameters()} == {torch.float32}
 
 
 def test_a_projection_falls_back_to_the_reference():
