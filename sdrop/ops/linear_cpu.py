@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sdrop.ops.autograd import register_autograd
 from sdrop.ops.linear import differentiable_backward
 from sdrop.ops.masks import Mask
 
@@ -67,7 +66,7 @@ def _differentiate(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
     )
 
 
-register_autograd("linear_cpu", _differentiate, _save)
+torch.library.register_autograd("sdrop::linear_cpu", _differentiate, setup_context=_save)
 
 
 def linear(

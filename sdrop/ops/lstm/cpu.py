@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sdrop.ops.autograd import register_autograd
 from sdrop.ops.lstm.op import differentiable_backward, k_major_empty
 from sdrop.ops.masks import Mask
 
@@ -126,7 +125,7 @@ def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]
     return (*found, *[None] * 8)
 
 
-register_autograd("lstm_cpu", _differentiate, _save)
+torch.library.register_autograd("sdrop::lstm_cpu", _differentiate, setup_context=_save)
 
 
 class _Eager(torch.autograd.Function):
@@ -158,7 +157,8 @@ def lstm(
     reverse: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Calls the operator; arguments and results as in `lstm_equations`."""
-    call = torch.ops.sdrop.lstm_cpu if torch.compiler.is_compiling() else _Eager.apply
+    eager = torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    call = _Eager.apply if eager else torch.ops.sdrop.lstm_cpu
     output, h_n, c_n, _, _ = call(  # type: ignore[no-untyped-call]
         input,
         h_0,
