@@ -208,7 +208,7 @@ class LSTM(SiteModule, nn.RNNBase):
         for layer, masks in enumerate(all_masks):
             weights = [self._weights(layer, d, data) for d in range(directions)]
             own = slice(layer * directions, (layer + 1) * directions)
-            dense = runs_dense(self.backend, data, weights, masks)
+            dense = runs_dense(self.backend, data, batch_sizes, weights, masks)
             run = dense_layer if dense else partial(_packed_layer, self.backend)
             data, h, c = run(data, first_h[own], first_c[own], weights, masks, batch_sizes)
             last_h += h

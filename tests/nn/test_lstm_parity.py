@@ -131,14 +131,6 @@ def test_a_packed_output_carries_torchs_order_and_batch_sizes(enforce_sorted):
         assert a is b or torch.equal(a, b)
 
 
-def test_auto_hands_a_layer_without_recurrent_dropout_to_torchs_kernel(no_torch_kernel):
-    x = torch.randn(40, 2, 3)
-    no_torch_kernel()
-    with pytest.raises(AssertionError, match="torch's own"):
-        sdrop.LSTM(3, 4)(x)
-    sdrop.LSTM(3, 4, recurrent_dropout=0.5)(x)
-
-
 def test_non_contiguous_inputs_and_states_give_torchs_results(run_lstm, assert_same):
     for backend in ("reference", "auto"):
         theirs, ours = make_pair(backend, input_size=3, hidden_size=4)
