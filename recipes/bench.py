@@ -48,6 +48,7 @@ from sdrop.benchmark.rows import Row, Setting, read_rows, write_rows
 from sdrop.benchmark.shapes import parse_shape
 from sdrop.benchmark.suites import comparisons, registered_steps
 from sdrop.benchmark.timing import Stopped, clock_for
+from sdrop.ops.choice import why_not_cpu
 from sdrop.training import write_summary
 from sdrop.training.signals import StopRequest
 
@@ -101,7 +102,7 @@ def main(config: DictConfig) -> float | None:
         return None
     hydra = HydraConfig.get()
     rows = run(options, hydra.runtime.output_dir, hydra.overrides.task)
-    return statistics.geometric_mean(row.ratio for row in rows) if rows else None
+    return mean_ratio(rows)
 
 
 def run(options: BenchRun, folder: str | Path, overrides: Sequence[str] = ()) -> list[Row]:
@@ -126,6 +127,8 @@ def run(options: BenchRun, folder: str | Path, overrides: Sequence[str] = ()) ->
         try:
             for done, threads in enumerate(options.threads):
                 measure(bench, threads, share=len(options.threads) - done)
+            if stop.requested:
+                raise Stopped
         except Stopped:
             bench.console.print(f"stopped; {len(bench.rows)} rows are kept in {folder}/bench.json")
             return bench.rows
@@ -156,6 +159,9 @@ def check(options: BenchRun, folder: Path) -> None:
         check_backend(options.backend)
     except RuntimeError as error:
         raise Mistake(str(error)) from error
+    example = torch.empty(1, dtype=getattr(torch, options.dtype), device=options.device)
+    if options.backend == "cpu" and (reason := why_not_cpu(example)):
+        raise Mistake(f"backend=cpu: {reason}; leave backend= out.")
     if (folder / "bench.json").exists():
         raise Mistake(f"{folder} holds a run already. Choose another folder by hydra.run.dir=DIR.")
 
@@ -217,6 +223,12 @@ def measure_memory(bench: Bench, setting: Setting, machine: str) -> None:
             bench.keep(rows, shape.described)
 
 
+def mean_ratio(rows: Sequence[Row]) -> float | None:
+    """The geometric mean of the suites that measure speed; None where none of them ran."""
+    ratios = [row.ratio for row in rows if row.suite in ALL]
+    return statistics.geometric_mean(ratios) if ratios else None
+
+
 @contextmanager
 def asked_of_others(bench: Bench) -> Iterator[None]:
     """Ask other processes inside; one that fails is told, or was stopped by the same Ctrl-C."""
@@ -237,7 +249,7 @@ def summarise(
         recipe="bench",
         experiment=None,
         metric="ratio",
-        valid=statistics.geometric_mean(row.ratio for row in rows),
+        valid=mean_ratio(rows),
         test=None,
         seconds_train=None,
         seconds_total=seconds,

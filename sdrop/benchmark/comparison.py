@@ -53,7 +53,7 @@ class Comparison:
         """Times the candidates; a row for each pair.
 
         Raises:
-            Stopped: where `stop` said so.
+            Stopped: where `stop` said so before one round was whole.
         """
         times = self.derived(
             time_in_turn(self.candidates, clock, rounds=rounds, seconds=seconds, stop=stop)

@@ -77,7 +77,7 @@ def _memory_table(rows: Sequence[Row], title: str) -> Table:
 
 def _empty(title: str, names: Sequence[str]) -> Table:
     made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    made.padding = (0, 1)
+    made.show_edge = made.pad_edge = False
     made.add_column(names[0], overflow="fold")
     for name in names[1:]:
         made.add_column(name, justify="right", no_wrap=True)
@@ -133,7 +133,7 @@ def draw_rows(rows: Sequence[Row], picture: Path) -> None:
     axes.axvline(1.0, color="black", linewidth=0.8)
     axes.set_yticks(places, names, fontsize=8)
     axes.invert_yaxis()
-    axes.set(xlabel="baseline time / variant time", title=rows[0].machine)
+    axes.set(xlabel="baseline / variant", title=rows[0].machine)
     axes.title.set_fontsize(7)
     if limits:
         axes.legend()

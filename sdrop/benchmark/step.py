@@ -8,8 +8,8 @@ tells what the packed GEMMs alone are worth.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from sdrop.benchmark.comparison import (
 )
 from sdrop.benchmark.rows import Pair, Setting
 from sdrop.benchmark.shapes import Shape
-from sdrop.benchmark.timing import Candidate
+from sdrop.benchmark.timing import Candidate, clock_for
 from sdrop.benchmark.variants import VARIANTS, Variant
 from sdrop.benchmark.work import STEP_LAYERS, step_work
 from sdrop.models import LanguageModel
@@ -105,7 +105,7 @@ def stock_step(shape: Shape, setting: Setting, *, drops: bool) -> Candidate:
         clip_grad_norm_(model.parameters(), MAX_GRAD_NORM, foreach=True)
         optimizer.step()
 
-    return _candidate(model, shape, setting, _faster_sgd, finish)
+    return _candidate(model, shape, setting, partial(_faster_sgd, setting), finish)
 
 
 def sdrop_step(shape: Shape, variant: Variant, setting: Setting) -> Candidate:
@@ -169,23 +169,15 @@ def _sdrop_finish(model: nn.Module) -> Callable[[Optimizer], None]:
     return finish
 
 
-def _faster_sgd(model: nn.Module) -> Optimizer:
+def _faster_sgd(setting: Setting, model: nn.Module) -> Optimizer:
     """The fused or the foreach SGD, whichever takes less time on these parameters."""
-    choices = {
-        name: SGD(model.parameters(), LEARNING_RATE, **{name: True})
-        for name in ("fused", "foreach")
-    }
+    clock = clock_for(setting.device, setting.threads)
+    choices = [
+        SGD(model.parameters(), LEARNING_RATE, fused=fused, foreach=not fused)
+        for fused in (True, False)
+    ]
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    best = min(choices.values(), key=_seconds_of_update)
+    best = min(choices, key=lambda each: min(clock.seconds(each.step) for _ in range(_TRIES)))
     model.zero_grad(set_to_none=True)
     return best
-
-
-def _seconds_of_update(optimizer: Optimizer) -> float:
-    seconds = []
-    for _ in range(_TRIES):
-        start = time.perf_counter()
-        optimizer.step()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)

@@ -41,7 +41,7 @@ class Candidate:
 
 
 class Stopped(Exception):
-    """The user asked to stop; what was measured before is kept."""
+    """The user asked to stop before there was anything to keep of this comparison."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,10 @@ def time_in_turn(
         clock: how.
         rounds: how many; None for as many as fit in `seconds`, from 3 to 50.
         seconds: the time to spend, warming up included.
-        stop: asked in front of each candidate.
+        stop: asked in front of each candidate; whole rounds from before are kept.
 
     Raises:
-        Stopped: where `stop` said so.
+        Stopped: where `stop` said so before one round was whole.
     """
     gc.collect()
     began = time.perf_counter()
@@ -128,8 +128,16 @@ def time_in_turn(
         fits = number < MIN_ROUNDS or spent * (number + 1) / number <= left
         if rounds is None and not fits:
             break
-        for name, candidate in candidates.items():
-            times[name].append(1e3 * _one(candidate, clock, calls[name], stop))
+        try:
+            found = {
+                name: _one(each, clock, calls[name], stop) for name, each in candidates.items()
+            }
+        except Stopped:
+            if number == 0:
+                raise
+            break
+        for name, second in found.items():
+            times[name].append(1e3 * second)
         number += 1
     return times
 

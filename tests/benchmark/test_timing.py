@@ -47,6 +47,13 @@ def test_a_stop_is_heard_in_front_of_each_candidate(steady):
     assert calls[-1] == "a"
 
 
+def test_a_stop_keeps_the_rounds_that_are_whole(steady):
+    candidates, calls = recording("ab")
+    times = time_in_turn(candidates, steady, rounds=5, stop=lambda: len(calls) >= 14)
+    assert {name: len(each) for name, each in times.items()} == {"a": 2, "b": 2}
+    assert calls[-1] == "a"
+
+
 def test_one_thread_is_timed_by_what_it_computes_and_not_by_what_it_waits():
     assert clock_for("cpu", 1).name == "process CPU time"
     assert clock_for("cpu", 2).name == "wall time"

@@ -84,6 +84,7 @@ def test_the_memory_suite_makes_rows_without_times(tmp_path, monkeypatch):
     )
     (row,) = run(tmp_path, "suite=memory", "variant=structured")
     assert (row.ratio, row.megabytes, row.milliseconds) == (2.0, 20.0, None)
+    assert json.loads((tmp_path / "summary.json").read_text())["metric"]["valid"] is None
 
 
 def test_a_run_that_is_stopped_keeps_the_rows_that_it_has(tmp_path, monkeypatch, capsys):
@@ -110,6 +111,27 @@ def test_a_run_that_is_stopped_keeps_the_rows_that_it_has(tmp_path, monkeypatch,
     assert len(json.loads((tmp_path / "bench.json").read_text())) == len(rows) == 5
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bench.json", "config.yaml"]
     assert "stopped; 5 rows are kept" in capsys.readouterr().out
+
+
+def test_a_run_that_is_stopped_in_its_last_comparison_is_not_whole(tmp_path, monkeypatch):
+    class Request(bench.StopRequest):
+        """Asked before each of seven candidates, four rounds, and stopped in the third."""
+
+        asked = 0
+
+        @property
+        def requested(self):
+            self.asked += 1
+            return self.asked > 18
+
+        @requested.setter
+        def requested(self, value):
+            pass
+
+    monkeypatch.setattr(bench, "StopRequest", Request)
+    rows = run(tmp_path, "suite=layer", "rounds=4")
+    assert [row.rounds for row in rows] == [1] * 5
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bench.json", "config.yaml"]
 
 
 @pytest.mark.parametrize(
@@ -163,6 +185,18 @@ def test_a_mistake_leaves_no_folder(type_in, tmp_path):
 def test_a_gpu_that_is_not_there_is_told(tmp_path):
     with pytest.raises(Mistake, match="device=cuda: torch sees no GPU here"):
         run(tmp_path / "run", "device=cuda")
+    assert not (tmp_path / "run").exists()
+
+
+def test_kernels_that_cannot_take_the_type_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "check_backend", lambda name: name)
+    monkeypatch.setattr(
+        bench, "why_not_cpu", lambda tensor: f"they need float32, got {tensor.dtype}"
+    )
+    with pytest.raises(
+        Mistake, match=r"backend=cpu: they need float32, got torch\.bfloat16; leave"
+    ):
+        run(tmp_path / "run", "backend=cpu", "dtype=bfloat16")
     assert not (tmp_path / "run").exists()
 
 
