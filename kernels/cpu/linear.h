@@ -28,8 +28,12 @@ inline void linear_backward(const LinearBackward& layer, ParallelFor run) {
       [&](Index row) { return layer.input + row * layer.site.size; },
       [&](Index panel, const Segment& segment) {
         float* packed = scratch<1>(segment.rows * kPanelWidth);
-        pack_panel(layer.grad_output + segment.first_row * columns, columns, segment.rows,
-                   panels.at(panel), packed);
+        const float* from = layer.grad_output + segment.first_row * columns;
+        pack_panel(from, columns, segment.rows, panels.at(panel), packed);
+        // The next segment's piece of each row is in another page; it comes while this one is used.
+        for (Index i = segment.rows; i < 2 * segment.rows; ++i)
+          for (Index j = 0; j < kPanelWidth; j += 16)
+            prefetch(from + i * columns + panel * kPanelWidth + j);
         return packed;
       },
       layer.grad_weight, layer.grad_bias, run);
