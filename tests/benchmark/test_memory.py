@@ -17,11 +17,13 @@ def test_a_process_tells_its_peak(capsys):
     assert json.loads(capsys.readouterr().out)["megabytes"] > 10
 
 
-def test_the_peak_grows_with_what_is_held():
+def test_the_peak_is_what_was_held_at_most():
     before = memory.peak_megabytes()
-    held = torch.zeros(int(before) * 1024**2 // 2)
-    assert memory.peak_megabytes() > before
+    held = torch.ones(int(before) * 1024**2 // 2)
+    peak = memory.peak_megabytes()
     del held
+    assert peak > 1.2 * before
+    assert memory.peak_megabytes() > 0.9 * peak  # the kernel counts in batches
 
 
 def test_a_fresh_process_does_not_count_what_this_one_holds():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from sdrop.benchmark import gemm, step
 from sdrop.benchmark.rows import Setting
 from sdrop.benchmark.shapes import SHAPES, parse_shape
 from sdrop.benchmark.step import SameTailLanguageModel, StockLanguageModel
@@ -67,6 +68,13 @@ def test_the_gemm_suite_takes_the_phases_apart_where_the_kernels_do(steady):
     assert {row.flop_limit for row in rows if row.variant != "none"} == {9 / 5}
 
 
+def test_backward_data_is_what_the_backward_pass_takes_more_for_it():
+    times = {"structured backward": [9.0, 5.0], "structured backward_weight": [4.0, 6.0]}
+    found = gemm._phases_apart(["structured"], times)
+    # The second round is noise: no less than a hundredth of the whole.
+    assert found["structured backward_data"] == [5.0, 0.05]
+
+
 def test_the_gemm_suite_of_the_reference_adds_the_phases_up(steady):
     rows = measured("gemm", steady, ["structured"], setting=REFERENCE)
     forward, total = rows
@@ -105,9 +113,31 @@ def test_a_call_leaves_no_gradient_to_the_next():
             torch.testing.assert_close(once, again, rtol=0, atol=0)
 
 
+def test_a_layers_input_has_a_gradient_too():
+    for candidate in SUITES["layer"](TINY, VARIANTS, Setting()).candidates.values():
+        candidate.run()
+        assert [5, 3, 9] in [list(grad.shape) for grad in gradients(candidate)]
+
+
+def test_every_step_clips_and_updates(monkeypatch):
+    monkeypatch.setattr(step, "MAX_GRAD_NORM", 1e-3)
+    for candidate in SUITES["step"](TINY, ["none", "structured"], Setting()).candidates.values():
+        (model,) = (each for each in held_by(candidate) if isinstance(each, nn.Module))
+        before = [parameter.clone() for parameter in model.parameters()]
+        candidate.run()
+        grads = [parameter.grad for parameter in model.parameters()]
+        assert nn.utils.get_total_norm(grads).item() == pytest.approx(1e-3, rel=1e-3)
+        for old, new, grad in zip(before, model.parameters(), grads, strict=True):
+            torch.testing.assert_close(new, old - step.LEARNING_RATE * grad)
+
+
+def held_by(candidate):
+    return [cell.cell_contents for cell in candidate.run.__closure__]
+
+
 def gradients(candidate):
     """The gradients of the tensors and modules that a candidate runs on."""
-    held = [cell.cell_contents for cell in candidate.run.__closure__]
+    held = held_by(candidate)
     tensors = [each for each in held if isinstance(each, torch.Tensor)]
     tensors += [p for each in held if isinstance(each, nn.Module) for p in each.parameters()]
     return [tensor.grad.clone() for tensor in tensors if tensor.grad is not None]

@@ -47,6 +47,15 @@ def test_a_layer_is_what_torch_counts():
     assert counter.get_total_flops() == layer_work(shape, DropoutRates()).dense - without_h_0
 
 
+def test_each_rate_acts_at_its_own_site():
+    shape = parse_shape("T1-B1-in10-H20-V40")
+    dense = {"input": 10 * 80, "between": 20 * 80, "recurrent": 2 * 20 * 80, "output": 20 * 40}
+    for site, weights in dense.items():
+        work = step_work(shape, DropoutRates(**{site: 0.5}))
+        assert work.dense == 2 * 3 * sum(dense.values())
+        assert work.dense - work.live == 2 * 3 * weights / 2
+
+
 def test_a_kept_count_is_rounded_as_the_masks_are():
     assert gemm_work(1, 5, 1, 0.5).live == 2 * 3
     assert gemm_work(1, 5, 1, 0.0).live == gemm_work(1, 5, 1, 0.0).dense

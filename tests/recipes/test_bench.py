@@ -69,10 +69,13 @@ def test_each_ratio_is_what_the_recorded_times_say(tmp_path):
         assert row.fraction_of_peak == pytest.approx(row.gflops / 50.0)
 
 
-def test_threads_are_measured_one_after_the_other_and_put_back(tmp_path):
-    before = torch.get_num_threads()
+def test_threads_are_measured_one_after_the_other_and_put_back(tmp_path, monkeypatch):
+    before, seen = torch.get_num_threads(), []
+    monkeypatch.setattr(
+        bench, "measure_peak", lambda *_: seen.append(torch.get_num_threads()) or 1.0
+    )
     rows = run(tmp_path, "suite=layer", "variant=structured", "threads=[1,2]")
-    assert [row.threads for row in rows] == [1, 2]
+    assert [row.threads for row in rows] == seen == [1, 2]
     assert torch.get_num_threads() == before
 
 
