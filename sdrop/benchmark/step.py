@@ -157,7 +157,7 @@ def _sdrop_sgd(model: nn.Module) -> Optimizer:
 
 
 def _sdrop_finish(model: nn.Module) -> Callable[[Optimizer], None]:
-    """Clipping as in `sdrop.training.step`, and the update."""
+    """Clipping as in `sdrop.training.step` where the norm is above the limit, and the update."""
 
     def finish(optimizer: Optimizer) -> None:
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
