@@ -99,18 +99,16 @@ class ForwardProduct {
   void multiply(std::size_t s, Columns columns, const float* packed, const float* start,
                 Target sums) const {
     const auto& [first_row, rows, kept] = segments_[s];
-    const auto add = [&](auto weights, Ahead next) {
+    const auto add = [&](auto weights) {
       const PanelProduct<decltype(weights)> product{weights, {start, 0, kLanes}, sums};
-      multiply_panels(1, &product, rows, kept.count, dropped_.data() + starts_[s], next);
+      multiply_panels(1, &product, kInputBlock, rows, kept.count, dropped_.data() + starts_[s],
+                      [](Index, Index) { return Ahead(); });
     };
-    if (!packed)
-      return add(RowsInPlace{site_.weight + columns.first, kept.neurons, panels_.columns,
-                             columns.stride},
-                 {});
-    const bool last = s + 1 == segments_.size();
-    const Kept next = last ? kept : segments_[s + 1].kept;
-    add(PackedRows{packed, kept.neurons, kPanelWidth},
-        last ? Ahead() : first_block(PackedRows{packed, next.neurons, kPanelWidth}, next.count));
+    if (packed)
+      add(PackedRows{packed, kept.neurons, kPanelWidth});
+    else
+      add(RowsInPlace{site_.weight + columns.first, kept.neurons, panels_.columns,
+                      columns.stride});
   }
 
   Site site_;

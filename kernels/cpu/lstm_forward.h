@@ -74,32 +74,39 @@ class ForwardRecurrence {
   void one_group(Index group, Index position, Index t, Kept kept) const {
     const Index first = group * kPanelsTogether, count = panels_in(group), rows = steps_.sizes[t];
     if (group < first_packed_) {
-      multiply(first, count, t, position, kept, {}, [&](Index i) {
-        return RowsInPlace{layer_.hidden_site.weight + (first + i) * kLanes, kept.neurons,
-                           4 * size_, size_};
-      });
+      multiply(
+          first, count, t, position, kept,
+          [&](Index i) {
+            return RowsInPlace{layer_.hidden_site.weight + (first + i) * kLanes, kept.neurons,
+                               4 * size_, size_};
+          },
+          [](Index, Index) { return Ahead(); });
     } else {
       const auto rows_of = [&](Index of, Index i) {
         return PackedRows{packed(of) + i * kPanelWidth, kept.neurons, kGroupWidth};
       };
-      const Ahead next =
-          group + 1 < groups() ? first_block(rows_of(group + 1, 0), kept.count) : Ahead();
-      multiply(first, count, t, position, kept, next, [&](Index i) { return rows_of(group, i); });
+      multiply(
+          first, count, t, position, kept, [&](Index i) { return rows_of(group, i); },
+          [&](Index k, Index left) {
+            if (left > 0) return first_block(rows_of(group, 0).from(k), kRecurrentBlock, left);
+            if (group + 1 == groups()) return Ahead();
+            return first_block(rows_of(group + 1, 0), kRecurrentBlock, kept.count);
+          });
     }
     for (Index panel = first; panel < first + count; ++panel)
       for (Index b = 0; b < rows; b += kLanes) pointwise(panel, position, t, b);
   }
 
-  template <typename WeightsOf>
-  void multiply(Index first, Index count, Index t, Index position, Kept kept, Ahead next,
-                const WeightsOf& weights_of) const {
+  template <typename WeightsOf, typename AheadOf>
+  void multiply(Index first, Index count, Index t, Index position, Kept kept,
+                const WeightsOf& weights_of, const AheadOf& ahead_of) const {
     PanelProduct<decltype(weights_of(0))> products[kPanelsTogether];
     for (Index i = 0; i < count; ++i) {
       const Target sums = gates_.at(first + i, steps_.starts[t]);
       products[i] = {weights_of(i), {sums.data, sums.row, sums.vector}, sums};
     }
-    multiply_panels(count, products, steps_.sizes[t], kept.count, columns_.of_step(position),
-                    next);
+    multiply_panels(count, products, kRecurrentBlock, steps_.sizes[t], kept.count,
+                    columns_.of_step(position), ahead_of);
   }
 
   // Gates, cell and output of the panel's units in sequences [b, b + kLanes). All gates come first:

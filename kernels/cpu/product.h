@@ -79,14 +79,14 @@ void multiply_rows(Index rows, Index count, Weights weights, const float* a, Ind
   }
 }
 
-inline Index forward_blocks(Index count) {
-  return std::max<Index>(1, (count + kForwardBlock / 2) / kForwardBlock);
+// How many nearly equal blocks of about `size` rows `count` rows make.
+constexpr Index blocks_of(Index size, Index count) {
+  return std::max<Index>(1, (count + size / 2) / size);
 }
 
 // The first block of `count` rows, to be asked for while another block is multiplied.
-inline Ahead first_block(const RowsInPlace&, Index) { return {}; }
-inline Ahead first_block(const PackedRows& rows, Index count) {
-  return {rows, divide_up(count, forward_blocks(count))};
+inline Ahead first_block(const PackedRows& rows, Index size, Index count) {
+  return {rows, divide_up(count, blocks_of(size, count))};
 }
 
 // One panel of columns: the weights, and where its sums start from and go to.
@@ -97,32 +97,34 @@ struct PanelProduct {
   Target target;
 };
 
-// target = start + A^T B[kept] for `panels` panels that lie side by side, and any number of rows. A
-// holds the `count` kept neurons alone, transposed in chunks. `next` is what the caller goes on with.
-template <typename Weights>
-void multiply_panels(Index panels, const PanelProduct<Weights>* products, Index rows, Index count,
-                     const float* a, Ahead next = {}) {
+// target = start + A^T B[kept] for `panels` panels that lie side by side, and any number of rows, in
+// blocks of about `size` rows. A holds the `count` kept neurons alone, transposed in chunks.
+// ahead_of(first, left) is what to ask for during a block: the `left` rows from `first` on come next, or
+// where none are left whatever the caller goes on with.
+template <typename Weights, typename AheadOf>
+void multiply_panels(Index panels, const PanelProduct<Weights>* products, Index size, Index rows,
+                     Index count, const float* a, const AheadOf& ahead_of) {
   for (Index row = 0; row < rows; row += kChunk) {
     const Chunk chunk = chunk_of(row, rows);
     const float* columns = a + chunk.offset(count);
-    const Index tiles = divide_up(chunk.rows, kTileRows);
-    Index blocks = forward_blocks(count);
+    const bool last_chunk = row + kChunk >= rows;
+    Index blocks = blocks_of(size, count);
     for (Index first = 0; blocks > 0; --blocks) {
-      const Index size = divide_up(count - first, blocks), left = count - first - size;
-      const Weights& weights = products[0].weights;
-      Ahead ahead = left > 0              ? first_block(weights.from(first + size), left)
-                    : row + kChunk < rows ? first_block(weights, count)
-                                          : next;
-      ahead.spread_over(panels * tiles);
+      const Index here = divide_up(count - first, blocks), behind = first + here;
+      Ahead ahead = behind < count ? ahead_of(behind, count - behind)
+                    : last_chunk   ? ahead_of(count, 0)
+                                   : ahead_of(0, count);
+      ahead.spread_over(panels * divide_up(chunk.rows, kTileRows));
       for (Index panel = 0; panel < panels; ++panel) {
-        const auto& [own, start, target] = products[panel];
+        const auto& [weights, start, target] = products[panel];
         const Target sums{target.data + row * target.row, target.row, target.vector};
-        const Source from = first == 0 ? Source{start.data + row * start.row, start.row, start.vector}
-                                       : Source{sums.data, sums.row, sums.vector};
-        multiply_rows(chunk.rows, size, own.from(first), columns + first * chunk.pitch(),
+        const Source from = first > 0 ? Source{sums.data, sums.row, sums.vector}
+                                      : Source{start.data + row * start.row, start.row,
+                                               start.vector};
+        multiply_rows(chunk.rows, here, weights.from(first), columns + first * chunk.pitch(),
                       chunk.pitch(), from, sums, ahead);
       }
-      first += size;
+      first = behind;
     }
   }
 }
