@@ -12,8 +12,8 @@
 
 namespace sdrop::SDROP_CAPABILITY {
 
-// Large buffers ask for pages of this size: weights are read all over them, and with small pages each
-// row begins with a look-up of its address.
+// Large buffers ask for pages of this size: weights are read all over them, and with small pages
+// each row begins with a look-up of its address.
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 struct FreeMemory {

@@ -15,8 +15,8 @@ struct ColumnBlock {
   Index count;
 };
 
-// `columns` in nearly equal blocks of whole cache lines, whose transposed gradients stay in the first
-// cache.
+// `columns` in nearly equal blocks of whole cache lines, whose transposed gradients stay in the
+// first cache.
 inline std::vector<ColumnBlock> column_blocks(Index columns, Index rows) {
   const Index pitch = chunk_of(0, rows).pitch();
   const Index most = kGradientBytes / static_cast<Index>(sizeof(float)) / pitch;
@@ -73,8 +73,8 @@ struct TransposedGradients {
   }
 };
 
-// sums = or += W[kept] G^T over one block of columns, for kept neurons [begin, end) and all chunks of
-// `rows` rows; column block.first of the weight is column `first` of the gradients. The sums are
+// sums = or += W[kept] G^T over one block of columns, for kept neurons [begin, end) and all chunks
+// of `rows` rows; column block.first of the weight is column `first` of the gradients. The sums are
 // chunks of kept.count neurons.
 inline void data_gradient(const Site& site, Index weight_row, ColumnBlock block, Kept kept,
                           Index begin, Index end, Index rows, TransposedGradients grads,

@@ -80,7 +80,8 @@ struct RowPlaces {
   }
 };
 
-// `rows` rows of all neurons times their factors -> chunks of (kept, pitch), zeroes behind the last.
+// `rows` rows of all neurons times their factors -> chunks of (kept, pitch), zeroes behind the
+// last.
 template <typename RowAt, typename FactorsAt>
 void transpose_kept(Index rows, Index size, Kept kept, const RowAt& row_at,
                     const FactorsAt& factors_at, float* to) {
@@ -140,8 +141,8 @@ inline void drop_row(const float* x, Kept kept, Factors factors, Index row, Inde
   }
 }
 
-// The other way: element `row` of each kept neuron, in chunks of transposed gradients of `rows` rows,
-// into a whole row; the others are exactly 0.
+// The other way: element `row` of each kept neuron, in chunks of transposed gradients of `rows`
+// rows, into a whole row; the others are exactly 0.
 inline void restore_row(const float* grads, Kept kept, Factors factors, Index row, Index rows,
                         Index size, float* to) {
   const Chunk chunk = chunk_of(row, rows);

@@ -100,8 +100,8 @@ struct LinearBackward {
   float* grad_bias;   // (N)
 };
 
-// The hidden size to which gates and cells are padded: a multiple of the widest vector, so that they
-// have room for the panels of every capability.
+// The hidden size to which gates and cells are padded: a multiple of the widest vector, so that
+// they have room for the panels of every capability.
 constexpr Index padded_hidden_size(Index hidden_size) { return (hidden_size + 15) / 16 * 16; }
 
 // One compilation of the kernels.

@@ -106,8 +106,8 @@ class BackwardRecurrence {
   Buffer grad_columns_, sums_;
 };
 
-// The gradients of a segment and of a block of columns, (rows, 4H) in panels, to chunks of transposed
-// ones. A block may begin and end within a panel.
+// The gradients of a segment and of a block of columns, (rows, 4H) in panels, to chunks of
+// transposed ones. A block may begin and end within a panel.
 inline void transpose_gates(GateRows grads, Index hidden_size, const Segment& segment,
                             ColumnBlock block, float* to) {
   for (Index first = 0; first < segment.rows; first += kLanes) {

@@ -144,8 +144,8 @@ class ForwardRecurrence {
     store(gates + 3 * kLanes, sigmoid(load(gates + 3 * kLanes)));
   }
 
-  // h_n and c_n: each sequence's last step. What no panel owns of the saved tensors is cleared: they
-  // hold no chance values.
+  // h_n and c_n: each sequence's last step. What no panel owns of the saved tensors is cleared:
+  // they hold no chance values.
   void finish() const {
     for (Index b = 0; b < steps_.batch; ++b) {
       Index last = steps_.count;  // one behind its last step in time

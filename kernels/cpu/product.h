@@ -97,10 +97,10 @@ struct PanelProduct {
   Target target;
 };
 
-// target = start + A^T B[kept] for `panels` panels that lie side by side, and any number of rows, in
-// blocks of about `size` rows. A holds the `count` kept neurons alone, transposed in chunks.
-// ahead_of(first, left) is what to ask for during a block: the `left` rows from `first` on come next, or
-// where none are left whatever the caller goes on with.
+// target = start + A^T B[kept] for `panels` panels that lie side by side, and any number of rows,
+// in blocks of about `size` rows. A holds the `count` kept neurons alone, transposed in chunks.
+// ahead_of(first, left) is what to ask for during a block: the `left` rows from `first` on come
+// next, or where none are left whatever the caller goes on with.
 template <typename Weights, typename AheadOf>
 void multiply_panels(Index panels, const PanelProduct<Weights>* products, Index size, Index rows,
                      Index count, const float* a, const AheadOf& ahead_of) {

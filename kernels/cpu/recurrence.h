@@ -10,15 +10,16 @@ inline Index step_in_order(const Steps& steps, Index position) {
   return steps.reverse ? steps.count - 1 - position : position;
 }
 
-// The row that sequence b had in the step before the one at `position`, or -1 where it begins there.
+// The row that sequence b had in the step before the one at `position`, or -1 where it begins
+// there.
 inline Index row_before(const Steps& steps, Index position, Index b) {
   if (position == 0) return -1;
   const Index previous = step_in_order(steps, position - 1);
   return b < steps.sizes[previous] ? steps.starts[previous] + b : -1;
 }
 
-// h_{t-1}, dropped and transposed: chunks of (kept, pitch), what the hidden GEMM of a step reads. Two
-// of them, since the units of a step that are done already write the next one's.
+// h_{t-1}, dropped and transposed: chunks of (kept, pitch), what the hidden GEMM of a step reads.
+// Two of them, since the units of a step that are done already write the next one's.
 class HiddenColumns {
  public:
   HiddenColumns(const Site& site, const Steps& steps)
@@ -57,7 +58,8 @@ class HiddenColumns {
     }
   }
 
-  // The units of a panel in sequences [b, b + kLanes), b a multiple of kLanes: row i is sequence b + i.
+  // The units of a panel in sequences [b, b + kLanes), b a multiple of kLanes: row i is sequence b
+  // + i.
   SDROP_INLINE void write(Index position, Index panel, Index b, Vector (&hidden)[kLanes]) const {
     const Side& side = sides_[position % 2];
     const Index begin = side.first_kept[panel], end = side.first_kept[panel + 1];

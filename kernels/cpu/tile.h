@@ -41,7 +41,9 @@ struct RowsInPlace {
   Index vector_stride;
 
   SDROP_INLINE const float* row(Index k) const { return data + kept[k] * row_stride; }
-  SDROP_INLINE const float* vector(const float* row, int j) const { return row + j * vector_stride; }
+  SDROP_INLINE const float* vector(const float* row, int j) const {
+    return row + j * vector_stride;
+  }
   RowsInPlace from(Index k) const { return {data, kept + k, row_stride, vector_stride}; }
 };
 
