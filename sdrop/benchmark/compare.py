@@ -47,8 +47,17 @@ def compare(
         a row for each dropout but the first; `flop_limit` is None, for the work is not known.
 
     Raises:
-        ValueError: for fewer than two different dropouts, or a model that returns no loss.
+        TypeError: where `dropout` is a string, or `make_model` makes no module.
+        ValueError: for fewer than two different dropouts, a time or number of rounds that is not
+            positive, or a model that returns no loss.
     """
+    if isinstance(dropout, str):
+        raise TypeError(f"compare: expected a list of dropouts, got the string {dropout!r}")
+    if seconds <= 0 or (rounds is not None and rounds < 1):
+        raise ValueError(
+            f"compare(rounds={rounds}, seconds={seconds}): expected rounds of 1 or more, or None, "
+            "and seconds above 0"
+        )
     names = [str(each) for each in dropout]
     if len(names) < 2 or len(set(names)) < len(names):
         raise ValueError(
@@ -56,6 +65,12 @@ def compare(
             "baseline"
         )
     models = {name: make_model(each) for name, each in zip(names, dropout, strict=True)}
+    for name, model in models.items():
+        if not isinstance(model, nn.Module):
+            raise TypeError(
+                f"compare: make_model must make a torch.nn.Module for dropout {name}, got "
+                f"{type(model).__name__}"
+            )
     batch = make_batch()
     device = next((p.device.type for p in models[names[0]].parameters()), "cpu")
     candidates = {

@@ -116,7 +116,8 @@ def _scores_in_one_product(
     columns = weight.t()
     if kept is not None:
         rows, columns = rows.index_select(1, kept[0]) * scale, columns.index_select(0, kept[0])
-    return torch.addmm(bias, rows, columns)
+    with torch.autocast(rows.device.type, enabled=False):  # the op's types are settled by now
+        return torch.addmm(bias, rows, columns)
 
 
 @_linear_cross_entropy.register_fake

@@ -74,3 +74,22 @@ def test_two_different_dropouts_are_needed(dropout):
 def test_a_model_that_gives_no_loss_is_told():
     with pytest.raises(ValueError, match=r"must return its loss.*a tensor of shape \(4, 3\)"):
         compare(lambda dropout: nn.Linear(3, 3), lambda: (torch.ones(4, 3),), ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"dropout": "none"}, TypeError, "expected a list of dropouts, got the string 'none'"),
+        ({"seconds": -1}, ValueError, "seconds above 0"),
+        ({"rounds": 0}, ValueError, "rounds of 1 or more"),
+        ({"make_model": lambda dropout: None}, TypeError, "a torch.nn.Module .* got NoneType"),
+    ],
+)
+def test_arguments_that_make_no_comparison_are_told(options, error, words):
+    arguments = {
+        "make_model": lambda dropout: torch.nn.Linear(2, 2),
+        "make_batch": lambda: (torch.zeros(1, 2),),
+        "dropout": ["none", "some"],
+    }
+    with pytest.raises(error, match=words):
+        compare(**arguments | options)

@@ -7,7 +7,8 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.checkpoint import checkpoint
 
 import sdrop
-from sdrop import DropoutPattern, functional
+from sdrop import DropoutPattern
+from sdrop.ops import choice
 from sdrop.ops.masks import dense_mask
 
 STEPS, BATCH, SIZE = 7, 3, 16
@@ -39,14 +40,14 @@ def masks_of(monkeypatch):
         seen = []
 
         def record(data, *arguments, input_mask, hidden_mask, **options):
-            pair = (input_mask, data.shape[-1]), (hidden_mask, arguments[0][0].shape[-1])
+            pair = (input_mask, data.shape[-1]), (hidden_mask, arguments[0].shape[-1])
             seen.append(tuple(dense_mask(mask, size, data.dtype) for mask, size in pair))
             options |= {"input_mask": input_mask, "hidden_mask": hidden_mask}
             return original(data, *arguments, **options)
 
-        original = functional.lstm
+        original = choice.lstm
         with monkeypatch.context() as patch:
-            patch.setattr(functional, "lstm", record)
+            patch.setattr(choice, "lstm", record)
             lstm(torch.ones(STEPS, BATCH, SIZE) if x is None else x, hx)
         return seen
 
