@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <new>
 
@@ -42,7 +41,6 @@ class Buffer {
   }
 
   float* data() const { return memory_.get(); }
-  void zero() { std::memset(memory_.get(), 0, static_cast<std::size_t>(size_) * sizeof(float)); }
 
  private:
   std::unique_ptr<float, FreeMemory> memory_;
