@@ -35,6 +35,7 @@ from rich.console import Console
 from sdrop.backends import backends, check_backend
 from sdrop.benchmark.comparison import dtype_of
 from sdrop.benchmark.machine import (
+    check_threads,
     describe_machine,
     load_average,
     measure_peak,
@@ -157,7 +158,9 @@ def check(options: BenchRun, folder: Path) -> None:
         raise Mistake(f"device={options.device}: torch sees no GPU here; leave device= out.")
     try:
         check_backend(options.backend)
-    except RuntimeError as error:
+        for threads in options.threads:
+            check_threads(threads, options.device)
+    except (RuntimeError, ValueError) as error:
         raise Mistake(str(error)) from error
     example = torch.empty(1, dtype=getattr(torch, options.dtype), device=options.device)
     if options.backend == "cpu" and (reason := why_not_cpu(example)):
@@ -270,8 +273,13 @@ def write_readme(options: BenchRun) -> None:
     """Put the speed table of `source=` into `readme=`."""
     try:
         update_readme(Path(options.readme), read_rows(Path(str(options.source))))
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise Mistake(str(error)) from error
+    except OSError as error:
+        raise Mistake(
+            f"readme={options.readme}: {error.strerror}. It must be a text file with the two "
+            "markers of the speed table, as sdrop's own README.md."
+        ) from error
     print(f"{options.readme}: the speed table is that of {options.source}")
 
 

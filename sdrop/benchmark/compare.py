@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from sdrop.benchmark.comparison import Comparison, forgets_gradients
-from sdrop.benchmark.machine import describe_machine, torch_threads
+from sdrop.benchmark.machine import check_threads, describe_machine, torch_threads
 from sdrop.benchmark.report import noise, table
 from sdrop.benchmark.rows import Pair, Row, Setting
 from sdrop.benchmark.timing import Candidate, clock_for
@@ -73,6 +73,7 @@ def compare(
             )
     batch = make_batch()
     device = next((p.device.type for p in models[names[0]].parameters()), "cpu")
+    check_threads(threads, device)
     candidates = {
         name: _candidate(name, model, batch, make_optimizer) for name, model in models.items()
     }

@@ -24,12 +24,28 @@ def describe_machine(device: str, threads: int) -> str:
     if device != "cpu":
         where = torch.cuda.get_device_name(device)
     else:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        where = f"{threads} of {cores} cores of {_cpu_model()} ({_vector_instructions()})"
+        where = f"{threads} of {cores()} cores of {_cpu_model()} ({_vector_instructions()})"
     return (
         f"{where}, torch {torch.__version__}, Python {platform.python_version()}, "
         f"sdrop's kernels: {backends()['cpu' if device == 'cpu' else 'cuda']}"
     )
+
+
+def cores() -> int:
+    """How many processor cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def check_threads(threads: int, device: str) -> None:
+    """Refuses more threads than cores: they would wait for each other, and time that.
+
+    Raises:
+        ValueError: with how many there are.
+    """
+    if device == "cpu" and threads > cores():
+        raise ValueError(f"threads={threads}: this process may use {cores()} cores; ask for fewer.")
 
 
 def _cpu_model() -> str:

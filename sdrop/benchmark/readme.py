@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sdrop.benchmark.rows import Row
+from sdrop.benchmark.rows import NOISY, Row
 from sdrop.benchmark.variants import VARIANTS
 from sdrop.training.atomic import write_atomically
 
@@ -49,6 +49,12 @@ def speed_table(rows: Sequence[Row]) -> Iterator[str]:
         "A cell is how many times as fast as stock modules a variant is (median of the ratios of "
         "single rounds), and in brackets what the arithmetic left would allow."
     )
+    noisiest = max((row.baseline_spread for row in shown if row.noisy), default=None)
+    if noisiest is not None:
+        yield (
+            r"\* noisy: the quartiles of the stock modules' own times lie further apart than "
+            f"{NOISY:.0%} of their median, here up to {noisiest:.0%}."
+        )
     for machine in dict.fromkeys(row.machine for row in shown):
         yield f"Measured on {machine}."
 
@@ -63,4 +69,5 @@ def _line(rows: Sequence[Row], variants: Sequence[str]) -> str:
     cells = {row.variant: f"{row.ratio:.2f} ({row.flop_limit:.2f})" for row in rows}
     milliseconds = rows[-1].baseline_milliseconds
     figures = " | ".join(cells.get(name, "") for name in variants)
-    return f"| {suite} {shape} | {threads} | {dtype} | {milliseconds:.4g} | {figures} |"
+    noisy = r"\*" if any(row.noisy for row in rows) else ""
+    return f"| {suite} {shape} | {threads} | {dtype} | {milliseconds:.4g}{noisy} | {figures} |"

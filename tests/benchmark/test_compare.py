@@ -82,6 +82,7 @@ def test_a_model_that_gives_no_loss_is_told():
         ({"dropout": "none"}, TypeError, "expected a list of dropouts, got the string 'none'"),
         ({"seconds": -1}, ValueError, "seconds above 0"),
         ({"rounds": 0}, ValueError, "rounds of 1 or more"),
+        ({"threads": 10_000}, ValueError, r"threads=10000: this process may use \d+ cores"),
         ({"make_model": lambda dropout: None}, TypeError, "a torch.nn.Module .* got NoneType"),
     ],
 )

@@ -93,6 +93,14 @@ def test_the_readme_gets_the_table_between_its_markers(tmp_path):
     assert readme.read_text() == text
 
 
+def test_the_readmes_table_marks_what_was_noisy():
+    noisy = dataclasses.replace(row(suite="step"), baseline_spread=0.2, noisy=True)
+    lines = list(speed_table([row(), noisy]))
+    assert [line for line in lines if r"202\*" in line] == [lines[3]]
+    assert any("here up to 20%" in line for line in lines)
+    assert "*" not in "".join(speed_table([row()]))
+
+
 @pytest.mark.parametrize("content", ["", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}{BEGIN}{END}"])
 def test_a_readme_without_markers_stays_as_it_is(content, tmp_path):
     readme = tmp_path / "README.md"

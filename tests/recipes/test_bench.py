@@ -191,6 +191,12 @@ def test_a_gpu_that_is_not_there_is_told(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_more_threads_than_cores_are_refused(tmp_path):
+    with pytest.raises(Mistake, match=r"threads=10000: this process may use \d+ cores"):
+        run(tmp_path / "run", "threads=[1,10000]")
+    assert not (tmp_path / "run").exists()
+
+
 def test_kernels_that_cannot_take_the_type_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "check_backend", lambda name: name)
     monkeypatch.setattr(
@@ -221,6 +227,24 @@ def test_the_readmes_table_is_written_from_a_stored_run(type_in, tmp_path):
     assert "| layer T3-B2-in5-H4-V7 | 1 | float32 |" in text
     assert torch.__version__ in text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "run"]
+
+
+@pytest.mark.parametrize(
+    ("readme", "source", "said"),
+    [
+        ("README.md", "missing.json", "missing.json: cannot be read as a bench.json"),
+        ("README.md", ".", ": cannot be read as a bench.json"),
+        ("missing.md", "rows.json", "missing.md: No such file or directory. It must be"),
+        (".", "rows.json", ": Is a directory. It must be"),
+        ("README.md", "rows.json", "without a row of the suites layer and step"),
+    ],
+)
+def test_files_that_give_no_table_are_told(readme, source, said, type_in, tmp_path):
+    (tmp_path / "README.md").write_text("<!-- bench: begin -->\n<!-- bench: end -->\n")
+    (tmp_path / "rows.json").write_text("[]")
+    code, _, err = type_in("mode=readme", f"source={source}", f"readme={readme}")
+    assert code == 1
+    assert said in err
 
 
 def test_help_shows_commands_and_options(type_in):
