@@ -21,7 +21,7 @@ JOBS = 2
 # Not -ffast-math: it would set flush-to-zero for the whole process and forget NaN.
 COMMON = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-g0", "-Wall", "-Wextra"]
 KERNEL = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
-TORCH = ["-O2", "-DTORCH_TARGET_VERSION=0x020a000000000000"]
+TORCH = ["-O3", "-DTORCH_TARGET_VERSION=0x020a000000000000"]
 
 # Name -> flags and width of its vectors in bytes.
 PORTABLE = {"portable": ([], 16)}

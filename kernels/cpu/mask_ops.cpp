@@ -27,6 +27,22 @@ std::uint64_t key_value(const Tensor& key) {
   return static_cast<std::uint64_t>(*key.const_data_ptr<std::int64_t>());
 }
 
+// How many of the words are at most `bound`. No branch depends on a word: half of such branches
+// would be guessed wrong, and the guesses would take longer than all else here.
+Index count_at_most(const std::vector<std::uint32_t>& words, std::uint32_t bound) {
+  std::uint32_t count = 0;
+  for (const std::uint32_t word : words) count += word <= bound;
+  return count;
+}
+
+// The smallest bound that at least `kept` of the words do not exceed: its bits, from the highest.
+std::uint32_t smallest_bound(const std::vector<std::uint32_t>& words, Index kept) {
+  std::uint32_t bound = 0xFFFFFFFFu;
+  for (std::uint32_t bit = 0x80000000u; bit > 0; bit >>= 1)
+    if (count_at_most(words, bound - bit) >= kept) bound -= bit;
+  return bound;
+}
+
 Tensor kept_indices(const Tensor& key, Index site, Index first_step, Index steps, Index size,
                     Index kept) {
   STD_TORCH_CHECK(kept >= 0 && kept <= size, "kept: expected at most ", size, ", got ", kept);
@@ -34,18 +50,22 @@ Tensor kept_indices(const Tensor& key, Index site, Index first_step, Index steps
   const Tensor indices = torch::stable::new_empty(key, {steps, kept});
   auto* to = indices.mutable_data_ptr<std::int64_t>();
   std::vector<std::uint32_t> words(size);
-  std::vector<std::uint64_t> ranked(size);
+  std::vector<std::int64_t> found(size + 1);
   for (Index t = 0; t < steps; ++t, to += kept) {
-    if (kept == 0) continue;
     draw_words(value, site, first_step + t, 0, size, words.data());
-    // The index in the low bits makes the words distinct, so that ties go to the lower index.
-    for (Index j = 0; j < size; ++j) ranked[j] = std::uint64_t{words[j]} << 32 | j;
-    const auto largest_kept = ranked.begin() + (kept - 1);
-    std::nth_element(ranked.begin(), largest_kept, ranked.end());
-    const std::uint64_t threshold = *largest_kept;
-    Index found = 0;
-    for (Index j = 0; j < size; ++j)
-      if ((std::uint64_t{words[j]} << 32 | j) <= threshold) to[found++] = j;
+    const std::uint32_t bound = smallest_bound(words, kept);
+    Index count = 0;
+    for (Index j = 0; j < size; ++j) {
+      found[count] = j;
+      count += words[j] <= bound;
+    }
+    // More than wanted only where words are equal: ties go to the lower index.
+    for (Index i = count - 1; count > kept; --i)
+      if (words[found[i]] == bound) {
+        std::copy(found.begin() + i + 1, found.begin() + count, found.begin() + i);
+        --count;
+      }
+    std::copy_n(found.begin(), kept, to);
   }
   return indices;
 }

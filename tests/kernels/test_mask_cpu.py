@@ -14,6 +14,17 @@ def test_kept_indices_are_those_of_the_reference(key, size, kept):
     assert torch.equal(torch.ops.sdrop.kept_indices(*arguments), expected)
 
 
+def test_of_equal_words_the_first_is_kept():
+    key, size = torch.tensor(77), 300_000  # about ten pairs of equal words
+    words = masks.random_words(key, 0, 0, (1, 1, size)).flatten()
+    ranked, order = words.sort(stable=True)
+    places = (ranked[1:] == ranked[:-1]).nonzero().flatten().tolist()
+    assert places
+    for place in places:
+        kept = torch.ops.sdrop.kept_indices(key, 0, 0, 1, size, place + 1)
+        assert torch.equal(kept[0], order[: place + 1].sort().values)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("rate", [0.0, 0.3, 0.5, 1 - 2**-20])
 def test_keep_masks_are_those_of_the_reference(dtype, rate):
