@@ -1,6 +1,6 @@
 """What every CUDA kernel takes of every architecture, as ptxas said, against a committed budget.
 
-    python kernels/cuda_resources.py            # the table; exits with 1 where it is over the budget
+    python kernels/cuda_resources.py            # the table; exits with 1 where it is over budget
     python kernels/cuda_resources.py --write    # makes what the kernels take now the budget
 
 Nothing is compiled that the build has compiled already. Registers limit how many threads a

@@ -8,6 +8,7 @@ run it is asked when somebody wants to know, for the answer starts CUDA.
 from __future__ import annotations
 
 import ctypes
+import functools
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,9 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 LIBRARY = _PACKAGE / "_CUDA.so"
 REASON = _PACKAGE / "_CUDA.missing"
 """Where the installation wrote why it built no library."""
+
+DTYPES = (torch.float32, torch.bfloat16)
+"""What the kernels take; bfloat16 is added up in float32."""
 
 _NOT_BUILT = (
     "not built: this is a checkout that was never installed with nvcc at hand; install the CUDA "
@@ -105,6 +109,23 @@ def why_not_architecture(library: CudaLibrary, capability: tuple[int, int]) -> s
         return None
     names = ", ".join(f"sm_{each}" for each in architectures)
     return f"built, but not for this GPU's sm_{number}: there are {names} and later"
+
+
+def why_no_kernel(op: str, device: torch.device) -> str | None:
+    """Why an operator such as `"sdrop::lstm_cuda"` has no kernel that runs on `device`."""
+    if not has_kernel(op, device):
+        if isinstance(CUDA, CudaLibrary) and torch.version.cuda is not None:
+            return f"the compiled CUDA kernels need tensors on a GPU, got {device}"
+        return f"the compiled CUDA kernels are {why_not_here(CUDA)}"
+    return _why_not_device(device) if device.type == "cuda" else None
+
+
+@functools.cache
+def _why_not_device(device: torch.device) -> str | None:
+    assert isinstance(CUDA, CudaLibrary)
+    reason = why_driver_too_old(CUDA)
+    reason = reason or why_not_architecture(CUDA, torch.cuda.get_device_capability(device))
+    return reason and f"the compiled CUDA kernels are {reason}"
 
 
 def _dotted(version: int) -> str:
