@@ -12,14 +12,14 @@ CHECK_PYTHON := import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <
 # One torch thread a worker: faster for small tensors on few cores, and sums are added in one order.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: setup demo test test-long sanitize lint wheel clean
+.PHONY: setup demo test test-long sanitize lint wheel kernels-report clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
 
 # The stamp comes last, so an interrupted set-up is taken up again. Torch comes first and by its exact version: left
 # to choose, pip may take a build of several gigabytes.
-$(STAMP): pyproject.toml setup.py constraints.txt kernels/build.py $(wildcard kernels/cpu/*)
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard kernels/build*.py kernels/cpu/* kernels/cuda/*.*h kernels/cuda/*.cu*)
 	@rm -f $@
 	@$(RUN) pip --version >/dev/null 2>&1 || { \
 	  $(PYTHON) -c '$(CHECK_PYTHON)' && $(PYTHON) -m venv --clear $(VENV); }
@@ -47,10 +47,16 @@ test-long: setup
 sanitize: setup
 	$(TEST_ENV) $(RUN) pytest -m "long or not long" tests/kernels/test_sanitizers.py
 
-# A left-over build/ would put modules that are gone into the wheel.
+# A left-over build/lib would put modules that are gone into the wheel. The CUDA kernels belong in it: the last line
+# tells whether they are.
 wheel: setup
-	rm -rf build
+	rm -rf build/lib* build/bdist.*
 	$(RUN) pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@$(VENV)/bin/python kernels/build_cuda.py dist/*.whl
+
+# Registers, shared memory and spills of every CUDA kernel for every architecture.
+kernels-report: setup
+	@$(VENV)/bin/python kernels/cuda_resources.py
 
 # Keeps .venv and the run folders: remove those by hand.
 clean:

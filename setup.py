@@ -4,64 +4,64 @@
 inside the package, so that no stray `conf` lands in site-packages. pyproject.toml can express that
 mapping only with every package listed by hand.
 
-The kernels are built where torch and a C++ compiler are at hand. Without them sdrop installs all
-the same, and `sdrop.backends()` tells what was missing.
+The kernels are built where torch and a C++ compiler are at hand, those for CUDA where nvcc is too.
+Without them sdrop installs all the same, and `sdrop.backends()` tells what was missing.
+SDROP_BUILD_CUDA=0 leaves the CUDA kernels out, SDROP_BUILD_CUDA=1 makes it an error if they cannot
+be built.
 """
 
-import importlib.util
+import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 from setuptools import Distribution, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
-LIBRARY, REASON = "_C.so", "_C.missing"  # as sdrop/ops/native.py reads them
+KERNELS = ROOT / "kernels"
 
-
-def load_build_script() -> ModuleType | None:
-    """kernels/build.py; None in a source tree without kernels.
-
-    Not by its name, which a package on PyPI has too.
-    """
-    path = ROOT / "kernels" / "build.py"
-    if not path.exists():
-        return None
-    spec = importlib.util.spec_from_file_location("build_kernels", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-kernels = load_build_script()
+build_cuda = None  # in a source tree without kernels
+if KERNELS.is_dir():
+    sys.path.append(str(KERNELS))
+    import build_cuda
 
 
 class BuildWithKernels(build_py):
-    """Copies the modules, and puts the library or the reason for its absence beside them."""
+    """Copies the modules, and puts each library or the reason for its absence beside them."""
 
     def run(self) -> None:
         super().run()
-        if kernels is not None:
+        if build_cuda is not None:
             in_place = getattr(self, "editable_mode", False)
-            self.build_kernels((ROOT if in_place else Path(self.build_lib)) / "sdrop")
+            package = (ROOT if in_place else Path(self.build_lib)) / "sdrop"
+            package.mkdir(parents=True, exist_ok=True)
+            self.build_library(package, "_C", build_cuda.cpu.build, ROOT / "build" / "kernels")
+            self.build_library(package, "_CUDA", build_cuda.build, build_cuda.OBJECTS)
 
-    def build_kernels(self, package: Path) -> None:
-        package.mkdir(parents=True, exist_ok=True)
-        for name in (LIBRARY, REASON):
-            (package / name).unlink(missing_ok=True)
+    def build_library(
+        self, package: Path, name: str, build: Callable[[Path, Path], str | None], objects: Path
+    ) -> None:
+        """The names are those that sdrop/ops/native.py and native_cuda.py read."""
+        library, missing = package / f"{name}.so", package / f"{name}.missing"
         try:
-            kernels.build(package / LIBRARY, ROOT / "build" / "kernels")
-        except kernels.CannotBuildError as error:
-            (package / REASON).write_text(f"{error}\n")
-            self.warn(f"the CPU kernels are {error}")
+            library.unlink(missing_ok=True)
+            missing.unlink(missing_ok=True)
+            if said := build(library, objects):
+                self.warn(said)
+        except build_cuda.CannotBuildError as error:
+            if name == "_CUDA" and os.environ.get(build_cuda.SWITCH) == "1":
+                raise
+            missing.write_text(f"{error}\n")
+            self.warn(f"the kernels of sdrop/{name}.so are {error}")
 
 
 class WithKernels(Distribution):
     """Tells setuptools that the wheel holds compiled code, where it will."""
 
     def has_ext_modules(self) -> bool:
-        return kernels is not None and kernels.why_not() is None
+        return build_cuda is not None and build_cuda.cpu.why_not() is None
 
 
 class AnyPythonWheel(bdist_wheel):

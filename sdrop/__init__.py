@@ -7,6 +7,7 @@ lstm = sdrop.LSTM(650, 650, num_layers=2, dropout=0.5, recurrent_dropout=0.25)
 
 from sdrop import functional
 from sdrop.backends import backends
+from sdrop.explain import explain
 from sdrop.keys import mask_key, name_sites, sequence
 from sdrop.nn import LSTM, Dropout, Linear, LSTMCell
 from sdrop.pattern import DropoutPattern
@@ -21,6 +22,7 @@ __all__ = [
     "Linear",
     "__version__",
     "backends",
+    "explain",
     "functional",
     "mask_key",
     "name_sites",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
+import torch
+
 from sdrop.ops.native import NATIVE
+from sdrop.ops.native_cuda import CUDA, CudaLibrary, has_kernel, why_not_here
 
 Backend = Literal["auto", "reference", "cpu", "cuda"]
 
 AVAILABLE = "available"
-_NO_CUDA = "missing: this version has no compiled CUDA kernels"
 
 
 def backends() -> dict[str, str]:
@@ -17,13 +19,23 @@ def backends() -> dict[str, str]:
 
     `backend="auto"` takes the fastest that is available and fits: on a CPU the compiled kernels
     for float32 and half precision, torch's own LSTM where nothing can be skipped and it is faster,
-    and the reference ops for all else.
+    on a GPU the CUDA kernels, and the reference ops for all else. `sdrop.explain` says which path
+    a call takes.
     """
     if NATIVE.capability is None:
         cpu = NATIVE.reason or "missing"
     else:
         cpu = f"{AVAILABLE} ({NATIVE.capability})"
-    return {"reference": AVAILABLE, "cpu": cpu, "cuda": _NO_CUDA}
+    return {"reference": AVAILABLE, "cpu": cpu, "cuda": _cuda()}
+
+
+def _cuda() -> str:
+    if has_kernel("sdrop::lstm_cuda", torch.device("cpu")):
+        return f"{AVAILABLE} (emulated on the CPU, for tests)"
+    if (reason := why_not_here(CUDA)) is not None:
+        return reason
+    assert isinstance(CUDA, CudaLibrary)
+    return f"{AVAILABLE} ({', '.join(f'sm_{each}' for each in CUDA.architectures)})"
 
 
 def check_backend(backend: str) -> Backend:

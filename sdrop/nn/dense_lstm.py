@@ -9,27 +9,12 @@ import torch
 from torch import Tensor
 
 from sdrop.nn.k_major import row_major
-from sdrop.ops.choice import why_not_cpu
+from sdrop.ops.choice import choose_path
 from sdrop.ops.lstm.steps import Steps
-from sdrop.ops.masks import Mask, dense_mask
+from sdrop.ops.masks import KEEP_ALL, Mask, dense_mask
 
 if TYPE_CHECKING:
     from sdrop.nn.lstm import DirectionWeights, LayerMasks
-
-_WIDE_BATCH = 64
-_MANY_ROWS = 4000
-"""From so many sequences, and rows in all, torch's kernel is faster than the compiled one.
-
-Ratios over `torch.nn.LSTM`, forward and backward at p = 0, one thread of a Zen 3 processor (AVX2),
-compiled kernel and torch's behind a row-major copy of the weights, which costs less the more rows
-share it (T, B, H): 15, 10, 100: 1.05, 0.76; 15, 32, 200: 1.02, 0.87; 35, 20, 650: 1.09, 0.83;
-35, 20, 1500: 1.22, 0.93; 25, 64, 500: 0.98, 0.85; 70, 80, 1150: 0.90, 1.06. `python -m
-recipes.bench suite=layer variant=[none]` measures what this choice gives; `backend=cpu` is always
-the compiled kernel.
-"""
-
-_FEW_ROWS = 32
-"""Below so many rows the copy costs more than the layer itself, by whatever kernel."""
 
 
 def runs_dense(
@@ -39,33 +24,20 @@ def runs_dense(
     weights: list[DirectionWeights],
     masks: LayerMasks,
 ) -> bool:
-    """Whether `backend="auto"` hands a layer to torch's own kernel.
-
-    On a CPU that is oneDNN's LSTM, which has no projections (torch warns and falls back) and no
-    packed sequences. cuDNN wants weights of its own layout, and `torch.compile` cannot look into
-    either, so both get sdrop's op.
-    """
-    rows = data.numel() // max(1, data.shape[-1])
-    if (
-        backend != "auto"
-        or data.device.type != "cpu"
-        or torch.compiler.is_compiling()
-        or weights[0].hr is not None
-        or rows < _FEW_ROWS
-        or not all(mask.is_all for mask in masks.hidden)
-    ):
-        return False
-    if why_not_cpu(data, weights[0].ih, weights[0].hh) is not None:
-        return True  # the alternative is a loop of PyTorch ops
-    if batch_sizes is not None or data.dtype != torch.float32:
-        return False  # half precision may be emulated there, twenty times as slow
-    wide = data.shape[1] >= _WIDE_BATCH and rows >= _MANY_ROWS
-    return wide and not _skips(masks.input)
-
-
-def _skips(mask: Mask) -> bool:
-    """Whether the whole batch drops the same neurons, which the compiled kernels leave out."""
-    return mask.kept is not None or (mask.mask is not None and mask.mask.shape[1] == 1)
+    """Whether a layer goes to torch's own kernel, by the table of `sdrop/ops/paths.py`."""
+    hidden = next((mask for mask in masks.hidden if not mask.is_all), KEEP_ALL)
+    row = choose_path(
+        "layer",
+        backend,
+        (data, weights[0].ih, weights[0].hh),
+        input=masks.input,
+        hidden=hidden,
+        hidden_size=weights[0].hh.shape[1],
+        batch=data.shape[1],
+        packed=batch_sizes is not None,
+        projection=weights[0].hr is not None,
+    )
+    return row.path == "torch"
 
 
 def dense_layer(

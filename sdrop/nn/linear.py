@@ -17,6 +17,7 @@ from sdrop.nn.autocast import autocast_to
 from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
 from sdrop.nn.sequences import SequenceRows, site_mask
 from sdrop.ops.masks import Mask
+from sdrop.ops.recording import entered
 from sdrop.pattern import DropoutPattern, check_rate
 
 
@@ -76,6 +77,7 @@ class Linear(SiteModule, nn.Linear):
     ) -> Tensor | PackedSequence:
         if isinstance(input, Tensor) and not (self.training and self.dropout > 0.0):
             self._check_input(input)
+            entered(self, plain="without dropout it is torch.nn.Linear")
             return nn.functional.linear(input, self.weight, self.bias)
         rows = SequenceRows.of(self, input, self.batch_first)
         data, weight, bias, mask = self._operands(rows)
@@ -126,6 +128,7 @@ class Linear(SiteModule, nn.Linear):
     def _operands(self, rows: SequenceRows) -> tuple[Tensor, Tensor, Tensor | None, Mask]:
         """Input, weight and bias in the dtype to compute in, and what is kept in this call."""
         self._check_input(rows.data)
+        entered(self)
         if not torch.compiler.is_compiling():
             warn_if_not_k_major(self, [self.weight])
         mask = functional.KEEP_ALL

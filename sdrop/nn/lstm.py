@@ -22,6 +22,7 @@ from sdrop.nn.lstm_arguments import check_input, check_state
 from sdrop.nn.sequences import in_packed_order
 from sdrop.ops import choice
 from sdrop.ops.masks import KEEP_ALL, Mask, draw_mask
+from sdrop.ops.recording import entered
 from sdrop.pattern import DropoutPattern, check_rate
 
 State = tuple[Tensor, Tensor]
@@ -199,6 +200,7 @@ class LSTM(SiteModule, nn.RNNBase):
     def _run_layers(
         self, data: Tensor, h_0: Tensor, c_0: Tensor, packed: PackedSequence | None
     ) -> tuple[Tensor, Tensor, Tensor]:
+        entered(self)
         batch_sizes = None if packed is None else packed.batch_sizes
         last_h: list[Tensor] = []
         last_c: list[Tensor] = []

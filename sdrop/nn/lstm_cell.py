@@ -19,6 +19,7 @@ from sdrop.nn.arguments import (
 from sdrop.nn.autocast import autocast_to
 from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
 from sdrop.ops.masks import KEEP_ALL, Mask, draw_mask
+from sdrop.ops.recording import entered
 from sdrop.pattern import DropoutPattern, check_rate
 
 State = tuple[Tensor, Tensor]
@@ -90,6 +91,7 @@ class LSTMCell(SiteModule, nn.RNNCellBase):
         )
         if not torch.compiler.is_compiling():
             warn_if_not_k_major(self, [self.weight_ih, self.weight_hh])
+        entered(self)
         input_mask, hidden_mask = self._draw_masks(x)
         _, (h, c) = functional.lstm(
             x.unsqueeze(0),

@@ -1,4 +1,4 @@
-"""Which implementation of an op runs: the compiled one where it fits, or the reference.
+"""Runs an op by the path that the table in `paths.py` names.
 
 The compiled CPU kernels compute in float32. Of half-precision tensors they get float32 copies, and
 only results are rounded: more exact than the reference, and far faster than processors without
@@ -13,18 +13,21 @@ import torch
 from torch import Tensor
 
 from sdrop.ops import linear as linear_reference
-from sdrop.ops import linear_cpu
+from sdrop.ops import linear_cpu, native_cuda, recording
 from sdrop.ops import linear_cross_entropy as loss
 from sdrop.ops.lstm import cpu as lstm_cpu
 from sdrop.ops.lstm import op as lstm_reference
-from sdrop.ops.masks import Mask
+from sdrop.ops.masks import KEEP_ALL, Mask
 from sdrop.ops.native import NATIVE
+from sdrop.ops.paths import Call, Op, Row, choose
 
 HALF = (torch.bfloat16, torch.float16)
 
+_CPU_NAMES = "torch.float32, torch.bfloat16 or torch.float16"
+
 
 def why_not_cpu(*tensors: Tensor | None) -> str | None:
-    """Why the compiled kernels cannot take these tensors; None if they can."""
+    """Why the compiled CPU kernels cannot take these tensors; None if they can."""
     if NATIVE.capability is None:
         return NATIVE.reason
     for tensor in tensors:
@@ -33,13 +36,87 @@ def why_not_cpu(*tensors: Tensor | None) -> str | None:
         if tensor.device.type != "cpu":
             return f"the compiled CPU kernels need tensors on the CPU, got {tensor.device}"
         if tensor.dtype != torch.float32 and tensor.dtype not in HALF:
-            return (
-                "the compiled CPU kernels need torch.float32, torch.bfloat16 or torch.float16, "
-                f"got {tensor.dtype}"
-            )
+            return f"the compiled CPU kernels need {_CPU_NAMES}, got {tensor.dtype}"
     if tensors[0] is not None and tensors[0].numel() == 0:
         return "the compiled CPU kernels need at least one element of input"
     return None
+
+
+def why_not_cuda(op: str, *tensors: Tensor | None) -> str | None:
+    """Why the compiled CUDA kernels cannot take these tensors; None if they can.
+
+    Args:
+        op: the operator, such as `"sdrop::lstm_cuda"`.
+        tensors: its arguments, the input first.
+    """
+    first = tensors[0]
+    assert first is not None
+    if (reason := native_cuda.why_no_kernel(op, first.device)) is not None:
+        return reason
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        if tensor.device != first.device:
+            return f"the compiled CUDA kernels need one device, got {first.device}, {tensor.device}"
+        if tensor.dtype not in native_cuda.DTYPES:
+            names = " or ".join(map(str, native_cuda.DTYPES))
+            return f"the compiled CUDA kernels need {names}, got {tensor.dtype}"
+    if first.numel() == 0:
+        return "the compiled CUDA kernels need at least one element of input"
+    return None
+
+
+def choose_path(
+    op: Op,
+    backend: str,
+    tensors: tuple[Tensor | None, ...],
+    *,
+    input: Mask,
+    hidden: Mask = KEEP_ALL,
+    hidden_size: int = 0,
+    batch: int = 1,
+    packed: bool = False,
+    projection: bool = False,
+) -> Row:
+    """The table's row for a call; `sdrop.explain` hears of it.
+
+    Args:
+        tensors: of the call, its input first.
+        the others: as in `Call`.
+    """
+    data = tensors[0]
+    assert data is not None
+    on_gpu, compiling = data.device.type != "cpu", torch.compiler.is_compiling()
+    not_cuda: str | None = "the tensors are on the CPU"
+    if on_gpu or backend == "cuda":
+        operator = "sdrop::linear_cuda" if op == "linear" else "sdrop::lstm_cuda"
+        not_cuda = why_not_cuda(operator, *tensors, input.mask, hidden.mask)
+    not_cpu = None
+    if backend != "reference":
+        not_cpu = why_not_cpu(*tensors, input.mask, hidden.mask)
+    if projection:
+        not_cpu = not_cpu or "the compiled CPU kernels have no projection (proj_size)"
+        not_cuda = not_cuda or "the compiled CUDA kernels have no projection (proj_size)"
+    call = Call(
+        op,
+        backend,
+        data.device.type,
+        data.dtype,
+        (data.shape[-1], hidden_size),
+        data.numel() // max(1, data.shape[-1]),
+        batch,
+        input,
+        hidden,
+        packed,
+        projection,
+        compiling,
+        not_cpu,
+        not_cuda,
+    )
+    row = choose(call)
+    if recording.active is not None and not compiling:
+        recording.active.add(call, row)
+    return row
 
 
 def _or_none_in_float32(tensor: Tensor | None) -> Tensor | None:
@@ -48,12 +125,6 @@ def _or_none_in_float32(tensor: Tensor | None) -> Tensor | None:
 
 def _mask_in_float32(mask: Mask) -> Mask:
     return mask if mask.mask is None else mask._replace(mask=mask.mask.float())
-
-
-def _takes_cpu(backend: str, against: str | None) -> bool:
-    if backend == "cpu" and against is not None:
-        raise RuntimeError(f'backend="cpu": {against}; use backend="auto"')
-    return against is None
 
 
 def lstm(
@@ -73,30 +144,35 @@ def lstm(
     """Arguments and results as in `lstm_equations`.
 
     Raises:
-        RuntimeError: with `backend="cpu"`, where the compiled kernels cannot take the arguments.
+        RuntimeError: with a compiled backend that cannot take the arguments.
     """
-    options |= {"input_mask": input_mask, "hidden_mask": hidden_mask}
     arguments = (input, h_0, c_0, weight_ih, weight_hh, bias)
-    if backend != "reference":
-        against = why_not_cpu(*arguments, input_mask.mask, hidden_mask.mask)
-        if weight_hr is not None:
-            against = against or "the compiled CPU kernels have no projection (proj_size)"
-        if _takes_cpu(backend, against):
-            options |= {
-                "input_mask": _mask_in_float32(input_mask),
-                "hidden_mask": _mask_in_float32(hidden_mask),
-            }
-            output, h_n, c_n = lstm_cpu.lstm(
-                input.float(),
-                h_0.float(),
-                c_0.float(),
-                weight_ih.float(),
-                weight_hh.float(),
-                _or_none_in_float32(bias),
-                **options,
-            )
-            return output.to(input.dtype), h_n.to(input.dtype), c_n.to(input.dtype)
+    row = choose_path(
+        "lstm",
+        backend,
+        arguments,
+        input=input_mask,
+        hidden=hidden_mask,
+        hidden_size=weight_hh.shape[1],
+        batch=h_0.shape[0],
+        packed=options.get("batch_sizes") is not None,
+        projection=weight_hr is not None,
+    )
+    options |= {"input_mask": input_mask, "hidden_mask": hidden_mask}
+    if row.path == "cpu":
+        return _lstm_on_cpu(arguments, options)
     return lstm_reference.lstm(*arguments, weight_hr, **options)
+
+
+def _lstm_on_cpu(
+    arguments: tuple[Tensor | None, ...], options: dict[str, Any]
+) -> tuple[Tensor, Tensor, Tensor]:
+    input = arguments[0]
+    assert input is not None
+    masks = {name: _mask_in_float32(options[name]) for name in ("input_mask", "hidden_mask")}
+    floats: Any = [_or_none_in_float32(each) for each in arguments]
+    output, h_n, c_n = lstm_cpu.lstm(*floats, **options | masks)
+    return output.to(input.dtype), h_n.to(input.dtype), c_n.to(input.dtype)
 
 
 def linear(
@@ -110,9 +186,10 @@ def linear(
     """Arguments and result as in `linear_equation`.
 
     Raises:
-        RuntimeError: with `backend="cpu"`, where the compiled kernels cannot take the arguments.
+        RuntimeError: with a compiled backend that cannot take the arguments.
     """
-    if _linear_on_cpu(input, weight, bias, mask, backend):
+    row = choose_path("linear", backend, (input, weight, bias), input=mask)
+    if row.path == "cpu":
         bias, mask = _or_none_in_float32(bias), _mask_in_float32(mask)
         output = linear_cpu.linear(input.float(), weight.float(), bias, mask, batch_sizes)
         return output.to(input.dtype)
@@ -132,20 +209,13 @@ def linear_cross_entropy(
     """Arguments and result as in `linear_cross_entropy_equation`.
 
     Raises:
-        RuntimeError: with `backend="cpu"`, where the compiled kernels cannot take the arguments.
+        RuntimeError: with a compiled backend that cannot take the arguments.
     """
-    compiled = _linear_on_cpu(input, weight, bias, mask, backend)
+    row = choose_path("linear", backend, (input, weight, bias), input=mask)
+    compiled = row.path == "cpu"
     if compiled:
         input, weight, bias = input.float(), weight.float(), _or_none_in_float32(bias)
         mask = _mask_in_float32(mask)
     return loss.linear_cross_entropy(
         input, weight, bias, target, mask, batch_sizes, ignore_index, compiled=compiled
     )
-
-
-def _linear_on_cpu(
-    input: Tensor, weight: Tensor, bias: Tensor | None, mask: Mask, backend: str
-) -> bool:
-    if backend == "reference":
-        return False
-    return _takes_cpu(backend, why_not_cpu(input, weight, bias, mask.mask))

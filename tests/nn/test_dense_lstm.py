@@ -24,9 +24,9 @@ def torchs_calls(monkeypatch):
         return original(*arguments)
 
     monkeypatch.setattr(torch._VF, "lstm", counted)
-    monkeypatch.setattr("sdrop.nn.dense_lstm._FEW_ROWS", 1)
-    monkeypatch.setattr("sdrop.nn.dense_lstm._WIDE_BATCH", BATCH)
-    monkeypatch.setattr("sdrop.nn.dense_lstm._MANY_ROWS", STEPS * BATCH)
+    monkeypatch.setattr("sdrop.ops.paths.FEW_ROWS", 1)
+    monkeypatch.setattr("sdrop.ops.paths.WIDE_BATCH", BATCH)
+    monkeypatch.setattr("sdrop.ops.paths.MANY_ROWS", STEPS * BATCH)
     return calls
 
 
@@ -90,7 +90,7 @@ def test_without_a_compiled_kernel_for_the_dtype_torchs_takes_all_but_few_rows(
     lstm = sdrop.LSTM(SIZE, SIZE, dtype=torch.float64)
     lstm(torch.randn(1, 2, SIZE, dtype=torch.float64))
     assert len(torchs_calls) == 1
-    monkeypatch.setattr("sdrop.nn.dense_lstm._FEW_ROWS", 3)
+    monkeypatch.setattr("sdrop.ops.paths.FEW_ROWS", 3)
     lstm(torch.randn(1, 2, SIZE, dtype=torch.float64))
     assert len(torchs_calls) == 1
 

@@ -134,7 +134,7 @@ def combinations():
 def test_the_module_equals_a_plain_masked_lstm(
     pattern, sites, form, backend, projections, run_lstm, assert_same, monkeypatch
 ):
-    monkeypatch.setattr("sdrop.nn.dense_lstm._FEW_ROWS", 1)
+    monkeypatch.setattr("sdrop.ops.paths.FEW_ROWS", 1)
     for bidirectional, proj_size in zip((False, True), projections, strict=True):
         options = {"bidirectional": bidirectional, "proj_size": proj_size, "backend": backend}
         lstm = make_lstm(PATTERNS[pattern], SITES[sites], **options)

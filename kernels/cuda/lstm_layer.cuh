@@ -1,0 +1,101 @@
+// What the recurrence kernels are told: steps, the dropout on h_{t-1}, tensors, and how the work is
+// divided. Everything here lies on the device or is passed by value.
+#pragma once
+
+#include "element.cuh"
+#include "occupancy.h"
+
+namespace sdrop {
+
+// Activations are rows of a matrix: all sequences at t = 0, then all that reach t = 1, and so on.
+// The recurrence runs through positions 0 .. count - 1, from the last t to the first if `reverse`.
+struct StepTable {
+  int count;             // T
+  int batch;             // B
+  bool reverse;
+  const int* sizes;      // (T), how many sequences reach step t, never growing; null where all do
+  const Offset* starts;  // (T), the first row of step t; null with `sizes`
+
+  __device__ __forceinline__ int step(int position) const {
+    return reverse ? count - 1 - position : position;
+  }
+  // Sequences at `position`; none before the first and behind the last.
+  __device__ __forceinline__ int size_at(int position) const {
+    if (position < 0 || position >= count) return 0;
+    return sizes ? sizes[step(position)] : batch;
+  }
+  __device__ __forceinline__ Offset start_at(int position) const {
+    const int t = step(position);
+    return starts ? starts[t] : static_cast<Offset>(t) * batch;
+  }
+};
+
+// A dropout site as index sets: `sets` is 1 where all steps keep the same neurons, else T.
+struct SiteTable {
+  int size;              // H
+  int sets;
+  const int* counts;     // (sets), how many each set keeps
+  const int* kept;       // (sets, size), the kept neurons in ascending order; behind them anything
+  const int* positions;  // (sets, size), where a neuron stands in `kept`, or -1
+  float scale;           // of a kept element, where there is no factor
+  const float* factor;   // or null: element (t, b, j) has factor[t * step + b * row + j]
+  Offset factor_step;
+  Offset factor_row;
+
+  __device__ __forceinline__ Offset set(int t) const { return sets == 1 ? 0 : t; }
+  __device__ __forceinline__ int count(int t) const { return counts[set(t)]; }
+  __device__ __forceinline__ const int* kept_at(int t) const { return kept + set(t) * size; }
+  __device__ __forceinline__ int position(int t, int j) const {
+    return positions[set(t) * size + j];
+  }
+  __device__ __forceinline__ float factor_of(int t, int b, int j) const {
+    return factor ? factor[t * factor_step + b * factor_row + j] : scale;
+  }
+};
+
+constexpr int kMostLayers = 2;  // that one launch takes
+
+template <typename Element>
+struct ForwardLayer {
+  StepTable steps;
+  SiteTable site;
+  const Element* weight;     // W_h packed: (tiles, H, units, 4), zeroes for units beyond H
+  const Element* projected;  // (rows, 4H), the input's share of the gates
+  const Element* bias;       // (4H), or null
+  const Element* h_0;        // (B, H)
+  const Element* c_0;        // (B, H)
+  Element* output;           // (rows, H)
+  Element* h_n;              // (B, H)
+  Element* c_n;              // (B, H)
+  float* gates;              // (rows, 4H), after their nonlinearities; may be `projected`
+  float* cells;              // (rows, H)
+  float* columns;            // (2, H, padded B): live h, dropped; see lstm_forward.cuh
+  unsigned* arrived;         // the barrier's counter
+};
+
+template <typename Element>
+struct BackwardLayer {
+  StepTable steps;
+  SiteTable site;
+  const Element* weight;  // as above
+  const Element* grad_output;
+  const Element* grad_h_n;
+  const Element* grad_c_n;
+  const Element* c_0;
+  const float* gates;
+  const float* cells;
+  Element* grad_gates;    // (rows, 4H), of the gates before their nonlinearities
+  Element* grad_h_0;
+  Element* grad_c_0;
+  float* grad_cell;       // (B, H), the gradient of c on its way back
+  float* partials;        // (2, H, tiles, padded B): see lstm_backward.cuh
+  unsigned* arrived;
+};
+
+template <template <typename> class Layer, typename Element>
+struct Layers {
+  Layer<Element> layer[kMostLayers];
+  Division division;
+};
+
+}  // namespace sdrop

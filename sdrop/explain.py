@@ -1,0 +1,129 @@
+"""Which path each layer and site of a module takes, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from sdrop.nn import LSTM
+from sdrop.ops.masks import Mask
+from sdrop.ops.paths import Call, Path, Row
+from sdrop.ops.recording import recorded_by
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One layer of a module.
+
+    Attributes:
+        name: the module's in the model, and of an LSTM the layer and direction.
+        path: "reference", "cpu", "cuda" or "torch", as the table of `sdrop/ops/paths.py` has them.
+        why: the reason.
+        dropped: what is dropped in front of its GEMMs, in words.
+    """
+
+    name: str
+    path: Path
+    why: str
+    dropped: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.path}, {self.why}; {self.dropped}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `sdrop.explain` found: iterate over it, or print it, a line a layer."""
+
+    layers: tuple[Explained, ...]
+
+    def __iter__(self) -> Iterator[Explained]:
+        return iter(self.layers)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.layers)) or "nothing of sdrop's was called"
+
+    __repr__ = __str__
+
+
+def explain(module: nn.Module, *inputs: Any, **named_inputs: Any) -> Explanation:
+    """Tells which path every layer of sdrop's in `module` takes for these inputs, and why.
+
+    The module is called once, in the mode it is in, without gradients; random numbers are drawn as
+    in any call and then put back. A compiled module is to be explained before it is compiled.
+
+    Args:
+        module: a `sdrop.LSTM`, `sdrop.LSTMCell`, `sdrop.Linear`, or a model with some of them.
+        inputs, named_inputs: the arguments of the call.
+
+    Returns:
+        a line for each layer, in the order of the calls; `print` shows it.
+
+    Example:
+        >>> lstm = sdrop.LSTM(8, 8, input_dropout=0.5)
+        >>> print(sdrop.explain(lstm, torch.randn(3, 2, 8)))
+        LSTM, layer 0: cpu, the compiled CPU kernels take it; x: 4 of 8 neurons, anew each step
+    """
+    names = {id(each): name or type(each).__name__ for name, each in module.named_modules()}
+    listener = _Listener(names)
+    gpus = {p.device for p in module.parameters() if p.device.type == "cuda"}
+    with torch.random.fork_rng(sorted(gpus, key=str)), torch.no_grad(), recorded_by(listener):
+        module(*inputs, **named_inputs)
+    return Explanation(tuple(listener.found))
+
+
+@dataclass
+class _Listener:
+    """Puts names to the choices: modules announce themselves when they are called."""
+
+    names: dict[int, str]
+    found: list[Explained] = field(default_factory=list)
+    module: str = ""
+    is_lstm: bool = False
+    layer: int = -1
+    direction: int = 0
+
+    def enter(self, module: nn.Module) -> None:
+        self.module = self.names.get(id(module), type(module).__name__)
+        self.is_lstm, self.layer = isinstance(module, LSTM), -1
+
+    def add(self, call: Call, row: Row) -> None:
+        if call.op == "layer":
+            self.layer, self.direction = self.layer + 1, 0
+            if row.path != "torch":
+                return  # each direction tells for itself
+        self.found.append(Explained(self._name(), row.path, row.why, _dropped(call)))
+        self.direction += 1
+
+    def add_plain(self, why: str) -> None:
+        self.found.append(Explained(self.module, "torch", why, "nothing is dropped"))
+
+    def _name(self) -> str:
+        if not self.is_lstm:
+            return self.module
+        return f"{self.module}, layer {self.layer}{', reverse' if self.direction else ''}"
+
+
+def _dropped(call: Call) -> str:
+    sites = [("x", call.input, call.sizes[0])]
+    if call.op != "linear":
+        sites.append(("h", call.hidden, call.sizes[1]))
+    said = [f"{name}: {_kept(mask, size)}" for name, mask, size in sites if not mask.is_all]
+    return ", ".join(said) or "nothing is dropped"
+
+
+def _kept(mask: Mask, size: int) -> str:
+    if mask.kept is not None:
+        steps, kept = mask.kept.shape
+        return f"{kept} of {size} neurons, {'once' if steps == 1 else 'anew each step'}"
+    assert mask.mask is not None
+    steps, columns, _ = mask.mask.shape
+    who = "neurons drawn for the whole batch" if columns == 1 else "neurons drawn for each sequence"
+    return f"{who}, {'once' if steps == 1 else 'anew each step'}"

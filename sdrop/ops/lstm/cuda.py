@@ -1,0 +1,156 @@
+"""`torch.ops.sdrop.lstm_cuda`: the CUDA recurrence as an operator that autograd and compile know.
+
+Like `sdrop::lstm` without a projection, for float32 and bfloat16; in bfloat16 sums, gates and
+cells are float32. What it saves for the backward pass: gates (rows, 4H) and cells (rows, H).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sdrop.ops.lstm.op import differentiable_backward, k_major_empty
+from sdrop.ops.masks import Mask
+
+_MASKS = (
+    "Tensor? input_kept, Tensor? input_mask, float input_scale, "
+    "Tensor? hidden_kept, Tensor? hidden_mask, float hidden_scale, Tensor? batch_sizes, "
+    "bool reverse"
+)
+
+torch.library.define(
+    "sdrop::lstm_cuda",
+    "(Tensor input, Tensor h_0, Tensor c_0, Tensor weight_ih, Tensor weight_hh, Tensor? bias, "
+    f"{_MASKS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+torch.library.define(
+    "sdrop::lstm_cuda_backward",
+    "(Tensor grad_output, Tensor grad_h_n, Tensor grad_c_n, Tensor input, Tensor h_0, Tensor c_0, "
+    f"Tensor weight_ih, Tensor weight_hh, {_MASKS}, Tensor output, Tensor gates, Tensor cells, "
+    "bool needs_input_grad) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+
+
+def _fake(input: Tensor, h_0: Tensor, c_0: Tensor, *others: Any) -> tuple[Tensor, ...]:
+    rows, hidden_size = input.numel() // input.shape[-1], h_0.shape[1]
+    return (
+        input.new_empty(*input.shape[:-1], hidden_size),
+        h_0.new_empty(h_0.shape),
+        c_0.new_empty(c_0.shape),
+        input.new_empty(rows, 4 * hidden_size, dtype=torch.float32),
+        input.new_empty(rows, hidden_size, dtype=torch.float32),
+    )
+
+
+def _fake_backward(
+    grad_output: Tensor,
+    grad_h_n: Tensor,
+    grad_c_n: Tensor,
+    input: Tensor,
+    h_0: Tensor,
+    c_0: Tensor,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    *others: Any,
+) -> tuple[Tensor, ...]:
+    needs_input_grad = others[-1]
+    return (
+        input.new_empty(input.shape if needs_input_grad else (0,)),
+        h_0.new_empty(h_0.shape),
+        c_0.new_empty(c_0.shape),
+        k_major_empty(weight_ih),
+        k_major_empty(weight_hh),
+        weight_ih.new_empty(weight_ih.shape[0]),
+    )
+
+
+torch.library.register_fake("sdrop::lstm_cuda", _fake)
+torch.library.register_fake("sdrop::lstm_cuda_backward", _fake_backward)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, ctx.reverse = inputs
+    ctx.input_scale, ctx.hidden_scale = tensors.pop(8), tensors.pop(10)
+    ctx.save_for_backward(*tensors, output[0], output[3], output[4])
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    input, h_0, c_0, weight_ih, weight_hh, bias, *rest = ctx.saved_tensors
+    input_kept, input_mask, hidden_kept, hidden_mask, batch_sizes, output, gates, cells = rest
+    found: list[Tensor | None]
+    grad_output, grad_h_n, grad_c_n = (
+        torch.zeros_like(like) if grad is None else grad
+        for grad, like in zip(grads[:3], (output, h_0, c_0), strict=True)
+    )
+    arguments = (input, h_0, c_0, weight_ih, weight_hh, bias)
+    if torch.is_grad_enabled():
+        whole = (*arguments, None)
+        found = differentiable_backward(ctx, (grad_output, grad_h_n, grad_c_n), whole, rest)[:6]
+        return (*found, *[None] * 8)
+    needs_input_grad = ctx.needs_input_grad[0]
+    found = list(
+        torch.ops.sdrop.lstm_cuda_backward(
+            grad_output,
+            grad_h_n,
+            grad_c_n,
+            *arguments[:5],
+            input_kept,
+            input_mask,
+            ctx.input_scale,
+            hidden_kept,
+            hidden_mask,
+            ctx.hidden_scale,
+            batch_sizes,
+            ctx.reverse,
+            output,
+            gates,
+            cells,
+            needs_input_grad,
+        )
+    )
+    if not needs_input_grad:
+        found[0] = None
+    if bias is None:
+        found[5] = None
+    return (*found, *[None] * 8)
+
+
+torch.library.register_autograd("sdrop::lstm_cuda", _differentiate, setup_context=_save)
+
+
+def lstm(
+    input: Tensor,
+    h_0: Tensor,
+    c_0: Tensor,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor | None = None,
+    *,
+    input_mask: Mask,
+    hidden_mask: Mask,
+    batch_sizes: Tensor | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Calls the operator; arguments and results as in `lstm_equations`."""
+    output, h_n, c_n, _, _ = torch.ops.sdrop.lstm_cuda(
+        input,
+        h_0,
+        c_0,
+        weight_ih,
+        weight_hh,
+        bias,
+        input_mask.kept,
+        input_mask.mask,
+        input_mask.scale,
+        hidden_mask.kept,
+        hidden_mask.mask,
+        hidden_mask.scale,
+        batch_sizes,
+        reverse,
+    )
+    return output, h_n, c_n

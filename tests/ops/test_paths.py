@@ -1,0 +1,84 @@
+"""The table of paths, row by row, for devices that need not be here."""
+
+import pytest
+import torch
+
+from sdrop.ops.masks import KEEP_ALL, Mask
+from sdrop.ops.paths import FEW_ROWS, MANY_ROWS, WIDE_BATCH, Call, choose
+
+STRUCTURED = Mask(kept=torch.tensor([[0, 2]]), scale=2.0)
+RANDOM = Mask(mask=torch.ones(1, 3, 4))
+FITS = Call(
+    op="lstm",
+    backend="auto",
+    device="cpu",
+    dtype=torch.float32,
+    sizes=(4, 4),
+    rows=60,
+    batch=3,
+    input=KEEP_ALL,
+    hidden=KEEP_ALL,
+    packed=False,
+    projection=False,
+    compiling=False,
+    not_cpu=None,
+    not_cuda="no GPU",
+)
+ON_GPU = FITS._replace(device="cuda", not_cpu="they are on a GPU", not_cuda=None)
+WIDE = FITS._replace(op="layer", batch=WIDE_BATCH, rows=MANY_ROWS)
+
+
+@pytest.mark.parametrize(
+    ("call", "path"),
+    [
+        (FITS, "cpu"),
+        (FITS._replace(not_cpu="no compiler"), "reference"),
+        (FITS._replace(backend="reference"), "reference"),
+        (FITS._replace(backend="cpu"), "cpu"),
+        (FITS._replace(backend="cuda", not_cuda=None), "cuda"),
+        (ON_GPU, "cuda"),
+        (ON_GPU._replace(op="linear"), "cuda"),
+        (ON_GPU._replace(not_cuda="not built"), "reference"),
+        (ON_GPU._replace(backend="reference"), "reference"),
+        (WIDE, "torch"),
+        (WIDE._replace(op="lstm"), "cpu"),
+        (WIDE._replace(batch=WIDE_BATCH - 1), "cpu"),
+        (WIDE._replace(rows=MANY_ROWS - 1), "cpu"),
+        (WIDE._replace(input=RANDOM), "torch"),
+        (WIDE._replace(input=STRUCTURED), "cpu"),
+        (WIDE._replace(hidden=RANDOM), "cpu"),
+        (WIDE._replace(packed=True), "cpu"),
+        (WIDE._replace(compiling=True), "cpu"),
+        (WIDE._replace(backend="cpu"), "cpu"),
+        (WIDE._replace(dtype=torch.bfloat16), "cpu"),
+        (WIDE._replace(device="cuda", not_cuda=None), "cuda"),
+        (WIDE._replace(device="cuda", not_cpu="on a GPU"), "reference"),
+        (WIDE._replace(rows=FEW_ROWS, not_cpu="no compiler"), "torch"),
+        (WIDE._replace(rows=FEW_ROWS - 1, not_cpu="no compiler"), "reference"),
+        (WIDE._replace(packed=True, not_cpu="no compiler"), "torch"),
+        (WIDE._replace(projection=True, not_cpu="no projection"), "reference"),
+    ],
+    ids=str,
+)
+def test_the_first_row_that_fits_is_taken(call, path):
+    assert choose(call).path == path
+
+
+@pytest.mark.parametrize(
+    ("call", "missing"),
+    [
+        (FITS._replace(not_cpu="no compiler"), "no compiler"),
+        (WIDE._replace(not_cpu="no compiler"), "no compiler"),
+        (ON_GPU._replace(not_cuda="not built: no nvcc"), "not built: no nvcc"),
+    ],
+)
+def test_the_reason_of_a_fallback_is_what_was_missing(call, missing):
+    assert choose(call).why.endswith(missing)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_a_backend_that_was_asked_for_and_cannot_is_an_error(backend):
+    call = FITS._replace(backend=backend, not_cpu="no compiler", not_cuda="no GPU")
+    reason = "no compiler" if backend == "cpu" else "no GPU"
+    with pytest.raises(RuntimeError, match=f'backend="{backend}": {reason}; use backend="auto"'):
+        choose(call)
