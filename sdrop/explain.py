@@ -56,8 +56,9 @@ class Explanation:
 def explain(module: nn.Module, *inputs: Any, **named_inputs: Any) -> Explanation:
     """Tells which path every layer of sdrop's in `module` takes for these inputs, and why.
 
-    The module is called once, in the mode it is in, without gradients; random numbers are drawn as
-    in any call and then put back. A compiled module is to be explained before it is compiled.
+    The module is called once, in the mode it is in and with gradients or, inside `torch.no_grad()`,
+    without; random numbers are drawn as in any call and then put back. A compiled module is to be
+    explained before it is compiled.
 
     Args:
         module: a `sdrop.LSTM`, `sdrop.LSTMCell`, `sdrop.Linear`, or a model with some of them.
@@ -74,7 +75,7 @@ def explain(module: nn.Module, *inputs: Any, **named_inputs: Any) -> Explanation
     names = {id(each): name or type(each).__name__ for name, each in module.named_modules()}
     listener = _Listener(names)
     gpus = {p.device for p in module.parameters() if p.device.type == "cuda"}
-    with torch.random.fork_rng(sorted(gpus, key=str)), torch.no_grad(), recorded_by(listener):
+    with torch.random.fork_rng(sorted(gpus, key=str)), recorded_by(listener):
         module(*inputs, **named_inputs)
     return Explanation(tuple(listener.found))
 
@@ -88,33 +89,30 @@ class _Listener:
     module: str = ""
     is_lstm: bool = False
     layer: int = -1
-    direction: int = 0
 
     def enter(self, module: nn.Module) -> None:
         self.module = self.names.get(id(module), type(module).__name__)
         self.is_lstm, self.layer = isinstance(module, LSTM), -1
 
-    def add(self, call: Call, row: Row) -> None:
+    def add(self, call: Call, row: Row, input: Mask, hidden: tuple[Mask, ...]) -> None:
         if call.op == "layer":
-            self.layer, self.direction = self.layer + 1, 0
-            if row.path != "torch":
-                return  # each direction tells for itself
-        self.found.append(Explained(self._name(), row.path, row.why, _dropped(call)))
-        self.direction += 1
+            self.layer += 1
+        told = hidden[:1] if row.path == "torch" else hidden
+        for direction, mask in enumerate(told):
+            name = self._name(direction)
+            self.found.append(Explained(name, row.path, row.why, _dropped(call, input, mask)))
 
     def add_plain(self, why: str) -> None:
         self.found.append(Explained(self.module, "torch", why, "nothing is dropped"))
 
-    def _name(self) -> str:
+    def _name(self, direction: int) -> str:
         if not self.is_lstm:
             return self.module
-        return f"{self.module}, layer {self.layer}{', reverse' if self.direction else ''}"
+        return f"{self.module}, layer {self.layer}{', reverse' if direction else ''}"
 
 
-def _dropped(call: Call) -> str:
-    sites = [("x", call.input, call.sizes[0])]
-    if call.op != "linear":
-        sites.append(("h", call.hidden, call.sizes[1]))
+def _dropped(call: Call, input: Mask, hidden: Mask) -> str:
+    sites = [("x", input, call.sizes[0]), ("h", hidden, call.sizes[1])]
     said = [f"{name}: {_kept(mask, size)}" for name, mask, size in sites if not mask.is_all]
     return ", ".join(said) or "nothing is dropped"
 

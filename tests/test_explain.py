@@ -48,6 +48,7 @@ def test_torchs_own_kernel_is_told_once_a_layer_and_is_what_runs(monkeypatch):
         return original(*arguments)
 
     monkeypatch.setattr(torch._VF, "lstm", counted)
+    monkeypatch.setattr("sdrop.ops.paths._known", {})
     monkeypatch.setattr("sdrop.ops.paths.WIDE_BATCH", BATCH)
     monkeypatch.setattr("sdrop.ops.paths.MANY_ROWS", 1)
     lstm = sdrop.LSTM(SIZE, SIZE, num_layers=2, bidirectional=True)

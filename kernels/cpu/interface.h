@@ -64,8 +64,8 @@ struct LstmBackward {
   Site hidden_site;
   Index hidden_size;
   const float* grad_output; // (rows, H)
-  const float* grad_h_n;    // (B, H)
-  const float* grad_c_n;    // (B, H)
+  const float* grad_h_n;    // (B, H), or null where nobody used h_n
+  const float* grad_c_n;    // (B, H), or null likewise
   const float* input;
   const float* h_0;
   const float* c_0;

@@ -20,8 +20,8 @@ class BackwardRecurrence {
         cells_{const_cast<float*>(layer.cells), steps_.rows}, grad_gates_(grad_gates),
         grad_columns_(transposed_size(4 * size_, steps_.batch)),
         sums_(transposed_size(most_kept(layer.hidden_site), steps_.batch)) {
-    std::copy_n(layer.grad_h_n, steps_.batch * size_, layer.grad_h_0);
-    std::copy_n(layer.grad_c_n, steps_.batch * size_, layer.grad_c_0);
+    copy_or_clear(layer.grad_h_n, layer.grad_h_0);
+    copy_or_clear(layer.grad_c_n, layer.grad_c_0);
   }
 
   // Leaves the gradients of the gates, of h_0 and of c_0.
@@ -39,6 +39,14 @@ class BackwardRecurrence {
   }
 
  private:
+  void copy_or_clear(const float* from, float* to) const {
+    const Index count = steps_.batch * size_;
+    if (from)
+      std::copy_n(from, count, to);
+    else
+      std::fill_n(to, count, 0.0f);
+  }
+
   // The gates' gradients of a panel's units in sequences [b, b + kLanes), and their transposes.
   void pointwise(Index position, Index t, Index panel, Index b) const {
     const Index unit = panel * kLanes, live = std::min<Index>(kLanes, size_ - unit);

@@ -40,8 +40,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lstm(
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> lstm_backward(
-    const Tensor& grad_output, const Tensor& grad_h_n, const Tensor& grad_c_n,
-    const Tensor& input, const Tensor& h_0, const Tensor& c_0, const Tensor& weight_ih,
+    const Tensor& grad_output, const std::optional<Tensor>& grad_h_n,
+    const std::optional<Tensor>& grad_c_n, const Tensor& input, const Tensor& h_0, const Tensor& c_0, const Tensor& weight_ih,
     const Tensor& weight_hh, const std::optional<Tensor>& input_kept,
     const std::optional<Tensor>& input_mask, double input_scale,
     const std::optional<Tensor>& hidden_kept, const std::optional<Tensor>& hidden_mask,
@@ -54,8 +54,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> lstm_backward(
   const Index padded = padded_hidden_size(size);
   const auto shape = with_features(input, size);
   const Tensor grad = floats(grad_output, shape, "grad_output");
-  const Tensor grad_h = floats(grad_h_n, {batch, size}, "grad_h_n");
-  const Tensor grad_c = floats(grad_c_n, {batch, size}, "grad_c_n");
+  std::optional<Tensor> grad_h, grad_c;
+  if (grad_h_n) grad_h = floats(*grad_h_n, {batch, size}, "grad_h_n");
+  if (grad_c_n) grad_c = floats(*grad_c_n, {batch, size}, "grad_c_n");
   const Tensor x = floats(input, with_features(input, input_site->size), "input");
   const Tensor h = floats(h_0, {batch, size}, "h_0"), c = floats(c_0, {batch, size}, "c_0");
   const Tensor y = floats(output, shape, "output");
@@ -68,7 +69,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> lstm_backward(
   const Tensor grad_bias = new_empty(x, {4 * size});
   kernels().lstm_backward(
       {*steps, *input_site, *hidden_site, size, grad.const_data_ptr<float>(),
-       grad_h.const_data_ptr<float>(), grad_c.const_data_ptr<float>(), x.const_data_ptr<float>(),
+       data_or_null(grad_h), data_or_null(grad_c), x.const_data_ptr<float>(),
        h.const_data_ptr<float>(), c.const_data_ptr<float>(), y.const_data_ptr<float>(),
        saved_gates.const_data_ptr<float>(), saved_cells.const_data_ptr<float>(),
        needs_input_grad ? output_data(grad_x) : nullptr, output_data(grad_h_0),

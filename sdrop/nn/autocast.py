@@ -12,7 +12,9 @@ MIXABLE = (torch.float32, torch.bfloat16, torch.float16)
 def autocast_dtype(device: torch.device) -> torch.dtype | None:
     """The dtype that autocast asks for on `device`, None where it is off or unknown there."""
     kind = device.type
-    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+    if kind != "cpu" and not torch.amp.is_autocast_available(kind):
+        return None
+    if not torch.is_autocast_enabled(kind):
         return None
     return torch.get_autocast_dtype(kind)
 

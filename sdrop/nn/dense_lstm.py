@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from sdrop.nn.k_major import row_major
-from sdrop.ops.choice import choose_path
+from sdrop.nn.row_major_copies import kept_row_major
 from sdrop.ops.lstm.steps import Steps
-from sdrop.ops.masks import KEEP_ALL, Mask, dense_mask
+from sdrop.ops.masks import Mask, dense_mask
+from sdrop.ops.paths import takes_k_major
 
 if TYPE_CHECKING:
     from sdrop.nn.lstm import DirectionWeights, LayerMasks
-
-
-def runs_dense(
-    backend: str,
-    data: Tensor,
-    batch_sizes: Tensor | None,
-    weights: list[DirectionWeights],
-    masks: LayerMasks,
-) -> bool:
-    """Whether a layer goes to torch's own kernel, by the table of `sdrop/ops/paths.py`."""
-    hidden = next((mask for mask in masks.hidden if not mask.is_all), KEEP_ALL)
-    row = choose_path(
-        "layer",
-        backend,
-        (data, weights[0].ih, weights[0].hh),
-        input=masks.input,
-        hidden=hidden,
-        hidden_size=weights[0].hh.shape[1],
-        batch=data.shape[1],
-        packed=batch_sizes is not None,
-        projection=weights[0].hr is not None,
-    )
-    return row.path == "torch"
 
 
 def dense_layer(
@@ -50,20 +30,42 @@ def dense_layer(
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """One layer, all its directions; the input mask is applied in front of the kernel."""
     data, columns = _drop_input(data, masks.input, batch_sizes)
+    laid_out = _layout(data, batch_sizes, weights)
     flat: list[Tensor] = []
     for w in weights:
         ih = w.ih if columns is None else _kept_columns(w.ih, columns) * masks.input.scale
-        flat += [row_major(ih), row_major(w.hh)]
-        flat += [bias for bias in (w.bias_ih, w.bias_hh) if bias is not None]
+        flat += [laid_out(ih), laid_out(w.hh)]
+        flat += [each for each in (w.bias_ih, w.bias_hh, w.hr) if each is not None]
     has_bias, bidirectional = weights[0].bias_ih is not None, len(weights) == 2
     training = torch.is_grad_enabled()
     options = (has_bias, 1, 0.0, training, bidirectional)
     states = (stacked(h_0), stacked(c_0))
-    if batch_sizes is None:
-        output, h_n, c_n = torch._VF.lstm(data, states, flat, *options, False)
-    else:
-        output, h_n, c_n = torch._VF.lstm(data, batch_sizes, states, flat, *options)
+    with _quiet(projected=weights[0].hr is not None):
+        if batch_sizes is None:
+            output, h_n, c_n = torch._VF.lstm(data, states, flat, *options, False)
+        else:
+            output, h_n, c_n = torch._VF.lstm(data, batch_sizes, states, flat, *options)
     return output, list(h_n.unbind()), list(c_n.unbind())
+
+
+@contextmanager
+def _quiet(projected: bool) -> Iterator[None]:
+    """torch says once that oneDNN has no projections, which is why it was chosen."""
+    if not projected:
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
+        yield
+
+
+def _layout(
+    data: Tensor, batch_sizes: Tensor | None, weights: list[DirectionWeights]
+) -> Callable[[Tensor], Tensor]:
+    """What makes of a weight the one that torch's kernel is given."""
+    if takes_k_major(data.dtype, batch_sizes is not None, weights[0].hr is not None):
+        return lambda weight: weight
+    return row_major if torch.is_grad_enabled() else kept_row_major
 
 
 def stacked(states: Sequence[Tensor]) -> Tensor:

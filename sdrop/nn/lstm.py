@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,12 +15,14 @@ from sdrop.backends import check_backend
 from sdrop.keys import SiteModule, call_key
 from sdrop.nn.arguments import check_pattern, telling_what_was_given
 from sdrop.nn.autocast import autocast_to
-from sdrop.nn.dense_lstm import dense_layer, runs_dense, stacked
+from sdrop.nn.dense_lstm import dense_layer, stacked
 from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
 from sdrop.nn.lstm_arguments import check_input, check_state
+from sdrop.nn.row_major_copies import forget_row_major
 from sdrop.nn.sequences import in_packed_order
 from sdrop.ops import choice
 from sdrop.ops.masks import KEEP_ALL, Mask, draw_mask
+from sdrop.ops.paths import Path
 from sdrop.ops.recording import entered
 from sdrop.pattern import DropoutPattern, check_rate
 
@@ -41,8 +42,7 @@ class DirectionWeights(NamedTuple):
     hr: Tensor | None
 
 
-@dataclass(frozen=True)
-class LayerMasks:
+class LayerMasks(NamedTuple):
     """What one layer keeps of its input, and in each direction of h_{t-1}."""
 
     input: Mask
@@ -151,9 +151,10 @@ class LSTM(SiteModule, nn.RNNBase):
         if unbatched:
             data = data.unsqueeze(1)
         batch = data.shape[1] if packed is None else int(packed.batch_sizes[0])
-        h_0, c_0 = self._initial_state(data, hx, batch, unbatched, packed)
-        data, h_0, c_0 = autocast_to(data, h_0, c_0)
-        output, h_n, c_n = self._run_layers(data, h_0, c_0, packed)
+        h_0, c_0 = self._initial_states(data, hx, batch, unbatched, packed)
+        data, *states = autocast_to(data, *h_0, *c_0)
+        h_0, c_0 = states[: len(h_0)], states[len(h_0) :]
+        output, h_n, c_n = self._run_layers(data, batch, h_0, c_0, packed)
         if packed is not None:
             return self._restore_packed(output, h_n, c_n, packed)
         if unbatched:
@@ -166,24 +167,25 @@ class LSTM(SiteModule, nn.RNNBase):
             return input.data
         return input.transpose(0, 1) if self.batch_first and input.dim() == 3 else input
 
-    def _initial_state(
+    def _initial_states(
         self,
         data: Tensor,
         hx: State | None,
         batch: int,
         unbatched: bool,
         packed: PackedSequence | None,
-    ) -> State:
-        """h_0 and c_0 as (layers * directions, B, ...), in the order of a packed batch."""
-        rows = self.num_layers * self._directions
+    ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """h_0 and c_0, (B, ...) of each layer and direction, in the order of a packed batch."""
         if hx is None:
-            h_0 = data.new_zeros(rows, batch, self.proj_size or self.hidden_size)
-            return h_0, data.new_zeros(rows, batch, self.hidden_size)
+            rows = self.num_layers * self._directions
+            c_0 = data.new_zeros(batch, self.hidden_size)
+            h_0 = data.new_zeros(batch, self.proj_size) if self.proj_size else c_0
+            return [h_0] * rows, [c_0] * rows
         check_state(self, hx, batch, unbatched)
         h_0, c_0 = (state.unsqueeze(1) for state in hx) if unbatched else hx
         if packed is not None and packed.sorted_indices is not None:
             h_0, c_0 = (s.index_select(1, packed.sorted_indices) for s in (h_0, c_0))
-        return h_0, c_0
+        return h_0.unbind(), c_0.unbind()
 
     @property
     def _directions(self) -> int:
@@ -198,21 +200,36 @@ class LSTM(SiteModule, nn.RNNBase):
         return PackedSequence(output, sizes, order, back), (h_n, c_n)
 
     def _run_layers(
-        self, data: Tensor, h_0: Tensor, c_0: Tensor, packed: PackedSequence | None
+        self,
+        data: Tensor,
+        batch: int,
+        h_0: Sequence[Tensor],
+        c_0: Sequence[Tensor],
+        packed: PackedSequence | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         entered(self)
         batch_sizes = None if packed is None else packed.batch_sizes
         last_h: list[Tensor] = []
         last_c: list[Tensor] = []
         directions = self._directions
-        first_h, first_c = h_0.unbind(), c_0.unbind()
-        all_masks = self._draw_masks(data, h_0.shape[1], packed)
-        for layer, masks in enumerate(all_masks):
-            weights = [self._weights(layer, d, data) for d in range(directions)]
+        for layer, masks in enumerate(self._draw_masks(data, batch, packed)):
             own = slice(layer * directions, (layer + 1) * directions)
-            dense = runs_dense(self.backend, data, batch_sizes, weights, masks)
-            run = dense_layer if dense else partial(_packed_layer, self.backend)
-            data, h, c = run(data, first_h[own], first_c[own], weights, masks, batch_sizes)
+            weights = [self._weights(names, data.dtype) for names in self._all_weights[own]]
+            row = choice.choose_path(
+                "layer",
+                self.backend,
+                (data, weights[0].ih, weights[0].hh),
+                input=masks.input,
+                hidden=masks.hidden,
+                hidden_size=self.hidden_size,
+                batch=batch,
+                packed=packed is not None,
+                projection=self.proj_size > 0,
+            )
+            if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+                forget_row_major(*(each for w in weights for each in (w.ih, w.hh)))
+            run = dense_layer if row.path == "torch" else partial(_packed_layer, row.path)
+            data, h, c = run(data, h_0[own], c_0[own], weights, masks, batch_sizes)
             last_h += h
             last_c += c
         return data, stacked(last_h), stacked(last_c)
@@ -245,17 +262,22 @@ class LSTM(SiteModule, nn.RNNBase):
             drawn.append(LayerMasks(draw(rate, site, size), hidden))
         return drawn
 
-    def _weights(self, layer: int, direction: int, data: Tensor) -> DirectionWeights:
-        suffix = f"_l{layer}{'_reverse' if direction else ''}"
-        names = ["weight_ih", "weight_hh"] + (["bias_ih", "bias_hh"] if self.bias else [])
-        found = [getattr(self, name + suffix) for name in names]
-        if not self.bias:
-            found += [None, None]
-        found.append(getattr(self, "weight_hr" + suffix) if self.proj_size else None)
+    def _weights(self, names: Sequence[str], dtype: torch.dtype) -> DirectionWeights:
+        """The parameters of one layer and direction, in the dtype to compute in."""
+        found = [self._parameter(name) for name in names]
         if not torch.compiler.is_compiling():
             warn_if_not_k_major(self, found[:2])
-        _, *cast = autocast_to(data, *found)
-        return DirectionWeights(*cast)
+        found = [each if each.dtype == dtype else each.to(dtype) for each in found]
+        ih, hh, *others = found
+        hr = others.pop() if self.proj_size else None
+        bias_ih, bias_hh = others or (None, None)
+        return DirectionWeights(ih, hh, bias_ih, bias_hh, hr)
+
+    def _parameter(self, name: str) -> Tensor:
+        """By way of getattr only where a parametrisation stands in a parameter's place: asking a
+        module for ten attributes takes as long as some layers do."""
+        found = self._parameters.get(name)
+        return getattr(self, name) if found is None else found
 
     def extra_repr(self) -> str:
         own = (
@@ -266,7 +288,7 @@ class LSTM(SiteModule, nn.RNNBase):
 
 
 def _packed_layer(
-    backend: str,
+    path: Path,
     data: Tensor,
     h_0: Sequence[Tensor],
     c_0: Sequence[Tensor],
@@ -278,7 +300,8 @@ def _packed_layer(
     outputs, last_h, last_c = [], [], []
     for direction, w in enumerate(weights):
         bias = None if w.bias_ih is None or w.bias_hh is None else w.bias_ih + w.bias_hh
-        output, h, c = choice.lstm(
+        output, h, c = choice.lstm_by(
+            path,
             data,
             h_0[direction],
             c_0[direction],
@@ -290,7 +313,6 @@ def _packed_layer(
             hidden_mask=masks.hidden[direction],
             batch_sizes=batch_sizes,
             reverse=direction == 1,
-            backend=backend,
         )
         outputs.append(output)
         last_h.append(h)

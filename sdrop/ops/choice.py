@@ -19,10 +19,11 @@ from sdrop.ops.lstm import cpu as lstm_cpu
 from sdrop.ops.lstm import op as lstm_reference
 from sdrop.ops.masks import KEEP_ALL, Mask
 from sdrop.ops.native import NATIVE
-from sdrop.ops.paths import Call, Op, Row, choose
+from sdrop.ops.paths import Call, Op, Path, Row, choose, dropped_of
 
 HALF = (torch.bfloat16, torch.float16)
 
+_CPU_DTYPES = (torch.float32, *HALF)
 _CPU_NAMES = "torch.float32, torch.bfloat16 or torch.float16"
 
 
@@ -31,12 +32,11 @@ def why_not_cpu(*tensors: Tensor | None) -> str | None:
     if NATIVE.capability is None:
         return NATIVE.reason
     for tensor in tensors:
-        if tensor is None:
+        if tensor is None or (tensor.is_cpu and tensor.dtype in _CPU_DTYPES):
             continue
-        if tensor.device.type != "cpu":
+        if not tensor.is_cpu:
             return f"the compiled CPU kernels need tensors on the CPU, got {tensor.device}"
-        if tensor.dtype != torch.float32 and tensor.dtype not in HALF:
-            return f"the compiled CPU kernels need {_CPU_NAMES}, got {tensor.dtype}"
+        return f"the compiled CPU kernels need {_CPU_NAMES}, got {tensor.dtype}"
     if tensors[0] is not None and tensors[0].numel() == 0:
         return "the compiled CPU kernels need at least one element of input"
     return None
@@ -72,7 +72,7 @@ def choose_path(
     tensors: tuple[Tensor | None, ...],
     *,
     input: Mask,
-    hidden: Mask = KEEP_ALL,
+    hidden: tuple[Mask, ...] = (KEEP_ALL,),
     hidden_size: int = 0,
     batch: int = 1,
     packed: bool = False,
@@ -82,31 +82,33 @@ def choose_path(
 
     Args:
         tensors: of the call, its input first.
+        hidden: of each direction; they drop the same way.
         the others: as in `Call`.
     """
     data = tensors[0]
     assert data is not None
-    on_gpu, compiling = data.device.type != "cpu", torch.compiler.is_compiling()
+    compiling, features = torch.compiler.is_compiling(), data.shape[-1]
     not_cuda: str | None = "the tensors are on the CPU"
-    if on_gpu or backend == "cuda":
-        operator = "sdrop::linear_cuda" if op == "linear" else "sdrop::lstm_cuda"
-        not_cuda = why_not_cuda(operator, *tensors, input.mask, hidden.mask)
     not_cpu = None
+    if backend == "cuda" or not data.is_cpu:
+        operator = "sdrop::linear_cuda" if op == "linear" else "sdrop::lstm_cuda"
+        not_cuda = why_not_cuda(operator, *tensors, input.mask, hidden[0].mask)
     if backend != "reference":
-        not_cpu = why_not_cpu(*tensors, input.mask, hidden.mask)
+        not_cpu = why_not_cpu(*tensors, input.mask, hidden[0].mask)
     if projection:
         not_cpu = not_cpu or "the compiled CPU kernels have no projection (proj_size)"
         not_cuda = not_cuda or "the compiled CUDA kernels have no projection (proj_size)"
     call = Call(
         op,
         backend,
-        data.device.type,
+        "cpu" if data.is_cpu else data.device.type,
         data.dtype,
-        (data.shape[-1], hidden_size),
-        data.numel() // max(1, data.shape[-1]),
+        (features, hidden_size),
+        data.numel() // max(1, features),
         batch,
-        input,
-        hidden,
+        dropped_of(input),
+        dropped_of(hidden[0]),
+        torch.is_grad_enabled(),
         packed,
         projection,
         compiling,
@@ -115,7 +117,7 @@ def choose_path(
     )
     row = choose(call)
     if recording.active is not None and not compiling:
-        recording.active.add(call, row)
+        recording.active.add(call, row, input, hidden)
     return row
 
 
@@ -146,25 +148,42 @@ def lstm(
     Raises:
         RuntimeError: with a compiled backend that cannot take the arguments.
     """
-    arguments = (input, h_0, c_0, weight_ih, weight_hh, bias)
     row = choose_path(
         "lstm",
         backend,
-        arguments,
+        (input, h_0, c_0, weight_ih, weight_hh, bias),
         input=input_mask,
-        hidden=hidden_mask,
+        hidden=(hidden_mask,),
         hidden_size=weight_hh.shape[1],
         batch=h_0.shape[0],
         packed=options.get("batch_sizes") is not None,
         projection=weight_hr is not None,
     )
-    options |= {"input_mask": input_mask, "hidden_mask": hidden_mask}
-    if row.path == "cpu":
-        return _lstm_on_cpu(arguments, options)
-    return lstm_reference.lstm(*arguments, weight_hr, **options)
+    arguments = (input, h_0, c_0, weight_ih, weight_hh, bias, weight_hr)
+    return lstm_by(row.path, *arguments, input_mask=input_mask, hidden_mask=hidden_mask, **options)
 
 
-def _lstm_on_cpu(
+def lstm_by(
+    path: Path,
+    input: Tensor,
+    h_0: Tensor,
+    c_0: Tensor,
+    weight_ih: Tensor,
+    weight_hh: Tensor,
+    bias: Tensor | None = None,
+    weight_hr: Tensor | None = None,
+    **options: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`lstm` by a path that was chosen before."""
+    arguments = (input, h_0, c_0, weight_ih, weight_hh, bias)
+    if path != "cpu":
+        return lstm_reference.lstm(*arguments, weight_hr, **options)
+    if input.dtype == torch.float32:
+        return lstm_cpu.lstm(*arguments, **options)
+    return _lstm_in_float32(arguments, options)
+
+
+def _lstm_in_float32(
     arguments: tuple[Tensor | None, ...], options: dict[str, Any]
 ) -> tuple[Tensor, Tensor, Tensor]:
     input = arguments[0]

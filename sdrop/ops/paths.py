@@ -19,6 +19,8 @@ from sdrop.ops.masks import Mask
 
 Path = Literal["reference", "cpu", "cuda", "torch"]
 Op = Literal["layer", "lstm", "linear"]
+Dropped = Literal["nothing", "neurons", "elements"]
+"""Of a site: neurons of the whole batch, which can be skipped, or each sequence's own."""
 
 WIDE_BATCH = 64
 MANY_ROWS = 4000
@@ -36,6 +38,16 @@ FEW_ROWS = 32
 """Below so many rows the copy costs more than the layer itself, by whatever kernel."""
 
 
+FEW_SEQUENCES = 2
+LARGE_HIDDEN_SIZE = 512
+"""Up to so many sequences and from so many units on a step is little more than reading W_h, and the
+copy that the compiled kernel makes of it in each call shows; without gradients torch's row-major
+one is kept. Ratios over `torch.nn.LSTM` in evaluation, compiled kernel and torch's behind a kept
+copy (T, B, H): 50, 1, 650: 0.87, 0.97; 100, 1, 650: 0.79, 0.92; 50, 4, 650: 1.73, 1.05; 50, 1, 300:
+1.08, 0.75; 1, 1, 650: 1.6, 0.9.
+"""
+
+
 class Call(NamedTuple):
     """What the choice depends on.
 
@@ -48,6 +60,7 @@ class Call(NamedTuple):
         rows: T * B, or the rows of a packed sequence.
         batch: B.
         input, hidden: what is dropped of x and of h_{t-1}.
+        gradients: whether they may be wanted.
         packed: whether sequences end at different steps.
         projection: whether h is projected (`proj_size`).
         compiling: whether `torch.compile` looks on.
@@ -61,8 +74,9 @@ class Call(NamedTuple):
     sizes: tuple[int, int]
     rows: int
     batch: int
-    input: Mask
-    hidden: Mask
+    input: Dropped
+    hidden: Dropped
+    gradients: bool
     packed: bool
     projection: bool
     compiling: bool
@@ -78,22 +92,47 @@ class Row(NamedTuple):
     why: str
 
 
+def takes_k_major(dtype: torch.dtype, packed: bool, projection: bool) -> bool:
+    """Whether torch computes an LSTM of these by its own GEMMs, which take weights of any layout,
+    and not by oneDNN's LSTM, which wants a row-major copy."""
+    return dtype == torch.float64 or packed or projection
+
+
 def _may_be_torch(call: Call) -> bool:
-    """oneDNN's LSTM has no dropout in the recurrence and no projection; `torch.compile` cannot look
-    into it, and cuDNN wants weights of a layout of its own."""
+    """torch's LSTM has no dropout in the recurrence; `torch.compile` cannot look into it, and cuDNN
+    wants weights of a layout of its own."""
     return (
         call.op == "layer"
         and call.device == "cpu"
-        and call.hidden.is_all
-        and call.rows >= FEW_ROWS
-        and not call.projection
+        and call.hidden == "nothing"
         and not call.compiling
+        and (call.rows >= FEW_ROWS or takes_k_major(call.dtype, call.packed, call.projection))
+    )
+
+
+def _is_dense(call: Call) -> bool:
+    """Half precision may be emulated by oneDNN, twenty times as slow."""
+    return (
+        _may_be_torch(call)
+        and call.input != "neurons"
+        and call.dtype == torch.float32
+        and not call.packed
+        and not call.projection
     )
 
 
 def _is_wide(call: Call) -> bool:
-    """Half precision may be emulated there, twenty times as slow."""
-    return call.batch >= WIDE_BATCH and call.rows >= MANY_ROWS and call.dtype == torch.float32
+    return call.batch >= WIDE_BATCH and call.rows >= MANY_ROWS
+
+
+def _only_reads_weights(call: Call) -> bool:
+    few = call.batch <= FEW_SEQUENCES and call.rows >= FEW_ROWS
+    return few and call.sizes[1] >= LARGE_HIDDEN_SIZE and not call.gradients
+
+
+def _has_no_kernel(call: Call) -> bool:
+    """Of a projected layer's gradients the reference is the faster one where B is small."""
+    return call.not_cpu is not None and not (call.projection and call.gradients)
 
 
 TABLE = (
@@ -103,18 +142,26 @@ TABLE = (
     Row("cuda", lambda c: c.not_cuda is None and c.device == "cuda", "the tensors are on a GPU"),
     Row(
         "torch",
-        lambda c: _may_be_torch(c) and c.not_cpu is not None,
+        lambda c: _may_be_torch(c) and _has_no_kernel(c),
         "nothing is dropped in the recurrence, and the alternative is a loop of PyTorch ops: ",
     ),
     Row(
         "torch",
-        lambda c: _may_be_torch(c) and _is_wide(c) and not c.packed and not skips(c.input),
+        lambda c: _is_dense(c) and _is_wide(c),
         f"nothing can be skipped, and from B = {WIDE_BATCH} and {MANY_ROWS} rows on torch is "
         "faster",
+    ),
+    Row(
+        "torch",
+        lambda c: _is_dense(c) and _only_reads_weights(c),
+        f"nothing can be skipped, and for B <= {FEW_SEQUENCES} without gradients torch is faster",
     ),
     Row("cpu", lambda c: c.not_cpu is None, "the compiled CPU kernels take it"),
     Row("reference", lambda _: True, ""),
 )
+
+_MOST_KNOWN = 4096
+_known: dict[Call, Row] = {}
 
 
 def choose(call: Call) -> Row:
@@ -123,6 +170,17 @@ def choose(call: Call) -> Row:
     Raises:
         RuntimeError: where a backend was asked for that cannot take the call.
     """
+    if call.compiling:  # sizes may be symbols there
+        return _first_that_fits(call)
+    row = _known.get(call)
+    if row is None:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        row = _known[call] = _first_that_fits(call)
+    return row
+
+
+def _first_that_fits(call: Call) -> Row:
     row = next(row for row in TABLE if row.when(call))
     if row.path == call.backend and (against := _against(row.path, call)) is not None:
         raise RuntimeError(f'backend="{row.path}": {against}; use backend="auto"')
@@ -136,6 +194,10 @@ def _against(path: str, call: Call) -> str | None:
     return {"cpu": call.not_cpu, "cuda": call.not_cuda}.get(path)
 
 
-def skips(mask: Mask) -> bool:
-    """Whether the whole batch drops the same neurons, which the compiled kernels leave out."""
-    return mask.kept is not None or (mask.mask is not None and mask.mask.shape[1] == 1)
+def dropped_of(mask: Mask) -> Dropped:
+    """What kind of dropout a mask is, with regard to what can be skipped."""
+    if mask.kept is not None:
+        return "neurons"
+    if mask.mask is None:
+        return "nothing"
+    return "neurons" if mask.mask.shape[1] == 1 else "elements"

@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import nn
 
+from sdrop.ops.masks import Mask
 from sdrop.ops.paths import Call, Row
 
 
@@ -17,7 +18,7 @@ class Recorder(Protocol):
 
     def enter(self, module: nn.Module) -> None: ...
 
-    def add(self, call: Call, row: Row) -> None: ...
+    def add(self, call: Call, row: Row, input: Mask, hidden: tuple[Mask, ...]) -> None: ...
 
     def add_plain(self, why: str) -> None: ...
 

@@ -24,6 +24,7 @@ def torchs_calls(monkeypatch):
         return original(*arguments)
 
     monkeypatch.setattr(torch._VF, "lstm", counted)
+    monkeypatch.setattr("sdrop.ops.paths._known", {})
     monkeypatch.setattr("sdrop.ops.paths.FEW_ROWS", 1)
     monkeypatch.setattr("sdrop.ops.paths.WIDE_BATCH", BATCH)
     monkeypatch.setattr("sdrop.ops.paths.MANY_ROWS", STEPS * BATCH)
@@ -84,15 +85,29 @@ def test_packed_sequences_stay_with_the_compiled_kernel(torchs_calls):
     assert not torchs_calls
 
 
-def test_without_a_compiled_kernel_for_the_dtype_torchs_takes_all_but_few_rows(
-    torchs_calls, monkeypatch
-):
-    lstm = sdrop.LSTM(SIZE, SIZE, dtype=torch.float64)
-    lstm(torch.randn(1, 2, SIZE, dtype=torch.float64))
+def test_without_a_compiled_kernel_torchs_takes_all_but_few_rows(torchs_calls, monkeypatch):
+    monkeypatch.setattr("sdrop.ops.choice.why_not_cpu", lambda *tensors: "no compiler")
+    lstm = sdrop.LSTM(SIZE, SIZE)
+    lstm(torch.randn(1, 2, SIZE))
     assert len(torchs_calls) == 1
     monkeypatch.setattr("sdrop.ops.paths.FEW_ROWS", 3)
-    lstm(torch.randn(1, 2, SIZE, dtype=torch.float64))
+    lstm(torch.randn(1, 1, SIZE))
     assert len(torchs_calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options"),
+    [(torch.float64, {}), (torch.float64, {"proj_size": 4}), (torch.float32, {"proj_size": 4})],
+    ids=str,
+)
+def test_torchs_own_gemms_take_the_weights_as_they_are(torchs_calls, dtype, options):
+    lstm = sdrop.LSTM(SIZE, SIZE, dtype=dtype, **options)
+    with torch.no_grad():
+        output, _ = lstm(torch.randn(1, 1, SIZE, dtype=dtype))
+    flat = torchs_calls[0][2]
+    assert flat[1] is lstm.weight_hh_l0
+    assert flat[-1] is (lstm.weight_hr_l0 if options else lstm.bias_hh_l0)
+    assert output.shape[-1] == (4 if options else SIZE)
 
 
 def test_a_layer_with_recurrent_dropout_never_goes_to_torchs_kernel(torchs_calls):

@@ -39,15 +39,15 @@ def masks_of(monkeypatch):
     def run(lstm, x=None, hx=None):
         seen = []
 
-        def record(data, *arguments, input_mask, hidden_mask, **options):
+        def record(path, data, *arguments, input_mask, hidden_mask, **options):
             pair = (input_mask, data.shape[-1]), (hidden_mask, arguments[0].shape[-1])
             seen.append(tuple(dense_mask(mask, size, data.dtype) for mask, size in pair))
             options |= {"input_mask": input_mask, "hidden_mask": hidden_mask}
-            return original(data, *arguments, **options)
+            return original(path, data, *arguments, **options)
 
-        original = choice.lstm
+        original = choice.lstm_by
         with monkeypatch.context() as patch:
-            patch.setattr(choice, "lstm", record)
+            patch.setattr(choice, "lstm_by", record)
             lstm(torch.ones(STEPS, BATCH, SIZE) if x is None else x, hx)
         return seen
 

@@ -4,10 +4,17 @@ import pytest
 import torch
 
 from sdrop.ops.masks import KEEP_ALL, Mask
-from sdrop.ops.paths import FEW_ROWS, MANY_ROWS, WIDE_BATCH, Call, choose
+from sdrop.ops.paths import (
+    FEW_ROWS,
+    FEW_SEQUENCES,
+    LARGE_HIDDEN_SIZE,
+    MANY_ROWS,
+    WIDE_BATCH,
+    Call,
+    choose,
+    dropped_of,
+)
 
-STRUCTURED = Mask(kept=torch.tensor([[0, 2]]), scale=2.0)
-RANDOM = Mask(mask=torch.ones(1, 3, 4))
 FITS = Call(
     op="lstm",
     backend="auto",
@@ -16,8 +23,9 @@ FITS = Call(
     sizes=(4, 4),
     rows=60,
     batch=3,
-    input=KEEP_ALL,
-    hidden=KEEP_ALL,
+    input="nothing",
+    hidden="nothing",
+    gradients=True,
     packed=False,
     projection=False,
     compiling=False,
@@ -26,6 +34,7 @@ FITS = Call(
 )
 ON_GPU = FITS._replace(device="cuda", not_cpu="they are on a GPU", not_cuda=None)
 WIDE = FITS._replace(op="layer", batch=WIDE_BATCH, rows=MANY_ROWS)
+READING = FITS._replace(op="layer", batch=1, rows=60, sizes=(9, LARGE_HIDDEN_SIZE), gradients=False)
 
 
 @pytest.mark.parametrize(
@@ -44,9 +53,9 @@ WIDE = FITS._replace(op="layer", batch=WIDE_BATCH, rows=MANY_ROWS)
         (WIDE._replace(op="lstm"), "cpu"),
         (WIDE._replace(batch=WIDE_BATCH - 1), "cpu"),
         (WIDE._replace(rows=MANY_ROWS - 1), "cpu"),
-        (WIDE._replace(input=RANDOM), "torch"),
-        (WIDE._replace(input=STRUCTURED), "cpu"),
-        (WIDE._replace(hidden=RANDOM), "cpu"),
+        (WIDE._replace(input="elements"), "torch"),
+        (WIDE._replace(input="neurons"), "cpu"),
+        (WIDE._replace(hidden="elements"), "cpu"),
         (WIDE._replace(packed=True), "cpu"),
         (WIDE._replace(compiling=True), "cpu"),
         (WIDE._replace(backend="cpu"), "cpu"),
@@ -57,11 +66,32 @@ WIDE = FITS._replace(op="layer", batch=WIDE_BATCH, rows=MANY_ROWS)
         (WIDE._replace(rows=FEW_ROWS - 1, not_cpu="no compiler"), "reference"),
         (WIDE._replace(packed=True, not_cpu="no compiler"), "torch"),
         (WIDE._replace(projection=True, not_cpu="no projection"), "reference"),
+        (WIDE._replace(projection=True, not_cpu="no projection", gradients=False), "torch"),
+        (FITS._replace(op="layer", dtype=torch.float64, rows=1, not_cpu="float64"), "torch"),
+        (READING, "torch"),
+        (READING._replace(gradients=True), "cpu"),
+        (READING._replace(batch=FEW_SEQUENCES + 1), "cpu"),
+        (READING._replace(rows=FEW_ROWS - 1), "cpu"),
+        (READING._replace(sizes=(9, LARGE_HIDDEN_SIZE - 1)), "cpu"),
+        (READING._replace(input="neurons"), "cpu"),
     ],
     ids=str,
 )
 def test_the_first_row_that_fits_is_taken(call, path):
     assert choose(call).path == path
+
+
+@pytest.mark.parametrize(
+    ("mask", "kind"),
+    [
+        (KEEP_ALL, "nothing"),
+        (Mask(kept=torch.tensor([[0, 2]]), scale=2.0), "neurons"),
+        (Mask(mask=torch.ones(2, 1, 4)), "neurons"),
+        (Mask(mask=torch.ones(1, 3, 4)), "elements"),
+    ],
+)
+def test_a_mask_is_known_by_what_can_be_skipped(mask, kind):
+    assert dropped_of(mask) == kind
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ torch.library.define(
 )
 torch.library.define(
     "sdrop::lstm_cpu_backward",
-    "(Tensor grad_output, Tensor grad_h_n, Tensor grad_c_n, Tensor input, Tensor h_0, Tensor c_0, "
+    "(Tensor grad_output, Tensor? grad_h_n, Tensor? grad_c_n, Tensor input, Tensor h_0, Tensor c_0, "
     f"Tensor weight_ih, Tensor weight_hh, {_MASKS}, Tensor output, Tensor gates, Tensor cells, "
     "bool needs_input_grad) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     tags=(torch.Tag.pt2_compliant_tag,),
@@ -53,8 +53,8 @@ def _fake(input: Tensor, h_0: Tensor, c_0: Tensor, *others: Any) -> tuple[Tensor
 
 def _fake_backward(
     grad_output: Tensor,
-    grad_h_n: Tensor,
-    grad_c_n: Tensor,
+    grad_h_n: Tensor | None,
+    grad_c_n: Tensor | None,
     input: Tensor,
     h_0: Tensor,
     c_0: Tensor,
@@ -84,19 +84,24 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.set_materialize_grads(False)
 
 
+def _given(grads: tuple[Tensor | None, ...], outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The gradients of the first outputs, zeroes where nobody used one."""
+    pairs = zip(grads, outputs, strict=False)
+    return tuple(torch.zeros_like(like) if grad is None else grad for grad, like in pairs)
+
+
 def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     input, h_0, c_0, weight_ih, weight_hh, bias, *rest = ctx.saved_tensors
     input_kept, input_mask, hidden_kept, hidden_mask, batch_sizes, output, gates, cells = rest
     found: list[Tensor | None]
-    grad_output, grad_h_n, grad_c_n = (
-        torch.zeros_like(like) if grad is None else grad
-        for grad, like in zip(grads[:3], (output, h_0, c_0), strict=True)
-    )
     arguments = (input, h_0, c_0, weight_ih, weight_hh, bias)
     if torch.is_grad_enabled():
-        whole = (*arguments, None)
-        found = differentiable_backward(ctx, (grad_output, grad_h_n, grad_c_n), whole, rest)[:6]
+        whole, given = (*arguments, None), _given(grads, (output, h_0, c_0))
+        found = differentiable_backward(ctx, given, whole, rest)[:6]
         return (*found, *[None] * 8)
+    grad_output, grad_h_n, grad_c_n = grads[:3]
+    if grad_output is None:
+        grad_output = torch.zeros_like(output)
     needs_input_grad = ctx.needs_input_grad[0]
     found = list(
         torch.ops.sdrop.lstm_cpu_backward(
