@@ -4,29 +4,26 @@
 
 #include "element.cuh"
 #include "occupancy.h"
+#include "rows.cuh"
 
 namespace sdrop {
 
-// Activations are rows of a matrix: all sequences at t = 0, then all that reach t = 1, and so on.
-// The recurrence runs through positions 0 .. count - 1, from the last t to the first if `reverse`.
+// The recurrence runs through positions 0 .. count() - 1, from the last step to the first if
+// `reverse`.
 struct StepTable {
-  int count;             // T
-  int batch;             // B
+  StepRows rows;
   bool reverse;
-  const int* sizes;      // (T), how many sequences reach step t, never growing; null where all do
-  const Offset* starts;  // (T), the first row of step t; null with `sizes`
 
+  __host__ __device__ __forceinline__ int count() const { return rows.count; }
   __device__ __forceinline__ int step(int position) const {
-    return reverse ? count - 1 - position : position;
+    return reverse ? rows.count - 1 - position : position;
   }
   // Sequences at `position`; none before the first and behind the last.
   __device__ __forceinline__ int size_at(int position) const {
-    if (position < 0 || position >= count) return 0;
-    return sizes ? sizes[step(position)] : batch;
+    return position < 0 || position >= rows.count ? 0 : rows.rows(step(position));
   }
   __device__ __forceinline__ Offset start_at(int position) const {
-    const int t = step(position);
-    return starts ? starts[t] : static_cast<Offset>(t) * batch;
+    return rows.first(step(position));
   }
 };
 
