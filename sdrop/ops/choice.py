@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from sdrop.ops import linear as linear_reference
-from sdrop.ops import linear_cpu, native_cuda, recording
+from sdrop.ops import linear_cpu, linear_cuda, native_cuda, recording
 from sdrop.ops import linear_cross_entropy as loss
 from sdrop.ops.lstm import cpu as lstm_cpu
+from sdrop.ops.lstm import cuda as lstm_cuda
 from sdrop.ops.lstm import op as lstm_reference
 from sdrop.ops.masks import KEEP_ALL, Mask
 from sdrop.ops.native import NATIVE
@@ -159,6 +160,8 @@ def lstm(
         projection=weight_hr is not None,
     )
     options |= {"input_mask": input_mask, "hidden_mask": hidden_mask}
+    if row.path == "cuda":
+        return lstm_cuda.lstm(*arguments, **options)
     if row.path == "cpu":
         return _lstm_on_cpu(arguments, options)
     return lstm_reference.lstm(*arguments, weight_hr, **options)
@@ -193,6 +196,8 @@ def linear(
         bias, mask = _or_none_in_float32(bias), _mask_in_float32(mask)
         output = linear_cpu.linear(input.float(), weight.float(), bias, mask, batch_sizes)
         return output.to(input.dtype)
+    if row.path == "cuda":
+        return linear_cuda.linear(input, weight, bias, mask, batch_sizes)
     return linear_reference.linear(input, weight, bias, mask, batch_sizes)
 
 
