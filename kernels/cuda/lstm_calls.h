@@ -223,7 +223,7 @@ void run_together(const Directions& directions, const Tensor& on,
   const int device = on.is_cpu() ? 0 : on.get_device();
   const RecurrenceShape shape{static_cast<int>(first->batch()), static_cast<int>(first->size()),
                               count, sizeof(Element)};
-  const Recurrence plan = plan_recurrence(limits_of_device(device), shape);
+  const Recurrence plan = plan_on(device, shape);
   const Tensor arrived = new_ints(on, count);
   auto* counters = static_cast<unsigned*>(arrived.mutable_data_ptr());
   Layers<Layer, Element> layers{};

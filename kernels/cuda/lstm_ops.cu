@@ -143,6 +143,33 @@ Tensors lstm_backward(const Tensors& grads, const Tensor& input, const Tensors& 
 
 }  // namespace
 
+// How a layer would run on the device: 0 resident, 1 streamed, 2 by_step (see occupancy.h).
+extern "C" __attribute__((visibility("default"))) int sdrop_recurrence_mode(
+    int device, int batch, int hidden_size, int directions, int element_bytes) {
+  return static_cast<int>(
+      plan_on(device, {batch, hidden_size, directions, element_bytes}).mode);
+}
+
+// Sets `bytes` of the device's second-level cache aside for W_h, 0 for none (see l2_window.h).
+// Returns what the device gave, or -1 where it failed.
+extern "C" __attribute__((visibility("default"))) long long sdrop_keep_weights_in_l2(
+    [[maybe_unused]] int device, long long bytes) {
+  std::size_t given = bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
+#ifdef __CUDACC__
+  int before = 0;
+  if (cudaGetDevice(&before) != cudaSuccess || cudaSetDevice(device) != cudaSuccess) return -1;
+  int most = 0;
+  bool done = cudaDeviceGetAttribute(&most, cudaDevAttrMaxPersistingL2CacheSize, device) ==
+              cudaSuccess;
+  given = std::min(given, static_cast<std::size_t>(most));
+  done = done && cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, given) == cudaSuccess;
+  if (given == 0) done = cudaCtxResetPersistingL2Cache() == cudaSuccess && done;
+  if (cudaSetDevice(before) != cudaSuccess || !done) return -1;
+#endif
+  l2_set_aside = given;
+  return static_cast<long long>(given);
+}
+
 STABLE_TORCH_LIBRARY_IMPL(sdrop, SDROP_DISPATCH_KEY, library) {
   library.impl("lstm_cuda", TORCH_BOX(&lstm));
   library.impl("lstm_cuda_backward", TORCH_BOX(&lstm_backward));
