@@ -90,15 +90,4 @@ static __global__ void write_factors(const long long* kept, int count, int size,
   }
 }
 
-constexpr int kStartsAtOnce = 512;
-
-// A piece of StepRows::starts, by value: a launch that is captured in a graph keeps it.
-struct StartsPiece {
-  int values[kStartsAtOnce];
-};
-
-static __global__ void write_starts(StartsPiece piece, int count, int* starts) {
-  for (int i = threadIdx.x; i < count; i += blockDim.x) starts[i] = piece.values[i];
-}
-
 }  // namespace sdrop
