@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from sdrop.nn import LSTM
+from sdrop.nn.lstm import WHOLE_LAYERS
 from sdrop.ops.masks import Mask
 from sdrop.ops.paths import Call, Path, Row
 from sdrop.ops.recording import recorded_by
@@ -97,7 +98,7 @@ class _Listener:
     def add(self, call: Call, row: Row) -> None:
         if call.op == "layer":
             self.layer, self.direction = self.layer + 1, 0
-            if row.path != "torch":
+            if row.path not in WHOLE_LAYERS:
                 return  # each direction tells for itself
         self.found.append(Explained(self._name(), row.path, row.why, _dropped(call)))
         self.direction += 1

@@ -9,35 +9,11 @@ import torch
 from torch import Tensor
 
 from sdrop.nn.k_major import row_major
-from sdrop.ops.choice import choose_path
 from sdrop.ops.lstm.steps import Steps
-from sdrop.ops.masks import KEEP_ALL, Mask, dense_mask
+from sdrop.ops.masks import Mask, dense_mask
 
 if TYPE_CHECKING:
     from sdrop.nn.lstm import DirectionWeights, LayerMasks
-
-
-def runs_dense(
-    backend: str,
-    data: Tensor,
-    batch_sizes: Tensor | None,
-    weights: list[DirectionWeights],
-    masks: LayerMasks,
-) -> bool:
-    """Whether a layer goes to torch's own kernel, by the table of `sdrop/ops/paths.py`."""
-    hidden = next((mask for mask in masks.hidden if not mask.is_all), KEEP_ALL)
-    row = choose_path(
-        "layer",
-        backend,
-        (data, weights[0].ih, weights[0].hh),
-        input=masks.input,
-        hidden=hidden,
-        hidden_size=weights[0].hh.shape[1],
-        batch=data.shape[1],
-        packed=batch_sizes is not None,
-        projection=weights[0].hr is not None,
-    )
-    return row.path == "torch"
 
 
 def dense_layer(

@@ -16,7 +16,8 @@ from sdrop.backends import check_backend
 from sdrop.keys import SiteModule, call_key
 from sdrop.nn.arguments import check_pattern, telling_what_was_given
 from sdrop.nn.autocast import autocast_to
-from sdrop.nn.dense_lstm import dense_layer, runs_dense, stacked
+from sdrop.nn.cuda_lstm import cuda_layer
+from sdrop.nn.dense_lstm import dense_layer, stacked
 from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
 from sdrop.nn.lstm_arguments import check_input, check_state
 from sdrop.nn.sequences import in_packed_order
@@ -210,8 +211,8 @@ class LSTM(SiteModule, nn.RNNBase):
         for layer, masks in enumerate(all_masks):
             weights = [self._weights(layer, d, data) for d in range(directions)]
             own = slice(layer * directions, (layer + 1) * directions)
-            dense = runs_dense(self.backend, data, batch_sizes, weights, masks)
-            run = dense_layer if dense else partial(_packed_layer, self.backend)
+            path = layer_path(self.backend, data, batch_sizes, weights, masks)
+            run = WHOLE_LAYERS.get(path) or partial(_packed_layer, self.backend)
             data, h, c = run(data, first_h[own], first_c[own], weights, masks, batch_sizes)
             last_h += h
             last_c += c
@@ -263,6 +264,33 @@ class LSTM(SiteModule, nn.RNNBase):
             f"pattern={self.pattern}"
         )
         return f"{super().extra_repr()}, {own}"
+
+
+WHOLE_LAYERS = {"torch": dense_layer, "cuda": cuda_layer}
+"""What runs a layer's directions together, by path."""
+
+
+def layer_path(
+    backend: str,
+    data: Tensor,
+    batch_sizes: Tensor | None,
+    weights: list[DirectionWeights],
+    masks: LayerMasks,
+) -> str:
+    """The path of a whole layer, by the table of `sdrop/ops/paths.py`."""
+    hidden = next((mask for mask in masks.hidden if not mask.is_all), KEEP_ALL)
+    row = choice.choose_path(
+        "layer",
+        backend,
+        (data, weights[0].ih, weights[0].hh),
+        input=masks.input,
+        hidden=hidden,
+        hidden_size=weights[0].hh.shape[1],
+        batch=data.shape[1],
+        packed=batch_sizes is not None,
+        projection=weights[0].hr is not None,
+    )
+    return row.path
 
 
 def _packed_layer(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sdrop.ops import linear as linear_reference
-from sdrop.ops import linear_cpu, linear_cuda, native_cuda, recording
+from sdrop.ops import linear_cpu, linear_cross_entropy_cuda, linear_cuda, native_cuda, recording
 from sdrop.ops import linear_cross_entropy as loss
 from sdrop.ops.lstm import cpu as lstm_cpu
 from sdrop.ops.lstm import cuda as lstm_cuda
@@ -217,6 +217,10 @@ def linear_cross_entropy(
         RuntimeError: with a compiled backend that cannot take the arguments.
     """
     row = choose_path("linear", backend, (input, weight, bias), input=mask)
+    if row.path == "cuda":
+        return linear_cross_entropy_cuda.linear_cross_entropy(
+            input, weight, bias, target, mask, batch_sizes, ignore_index
+        )
     compiled = row.path == "cpu"
     if compiled:
         input, weight, bias = input.float(), weight.float(), _or_none_in_float32(bias)
