@@ -112,7 +112,7 @@ class ForwardDirection : public Direction<Element> {
 
   // What the kernels are told.
   ForwardLayer<Element> layer(const Division& division, unsigned* arrived) {
-    columns_ = this->empty_floats({2, this->size_, division.padded_batch});
+    columns_ = this->empty_floats({2, this->site_.table().most, division.padded_batch});
     return {this->steps_,
             this->site_.table(),
             this->pack(division),
@@ -167,7 +167,8 @@ class BackwardDirection : public Direction<Element> {
 
   BackwardLayer<Element> layer(const Division& division, unsigned* arrived) {
     grad_cell_ = this->empty_floats({this->batch(), this->size_});
-    partials_ = this->empty_floats({2, this->size_, division.tiles, division.padded_batch});
+    partials_ = this->empty_floats(
+        {2, this->site_.table().most, division.tiles, division.padded_batch});
     return {this->steps_,
             this->site_.table(),
             this->pack(division),

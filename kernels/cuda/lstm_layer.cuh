@@ -31,6 +31,7 @@ struct StepTable {
 struct SiteTable {
   int size;              // H
   int sets;
+  int most;              // no set keeps more
   const int* counts;     // (sets), how many each set keeps
   const int* kept;       // (sets, size), the kept neurons in ascending order; behind them anything
   const int* positions;  // (sets, size), where a neuron stands in `kept`, or -1
@@ -66,7 +67,7 @@ struct ForwardLayer {
   Element* c_n;              // (B, H)
   float* gates;              // (rows, 4H), after their nonlinearities; may be `projected`
   float* cells;              // (rows, H)
-  float* columns;            // (2, H, padded B): live h, dropped; see lstm_forward.cuh
+  float* columns;            // (2, most, padded B): live h; see lstm_forward.cuh
   unsigned* arrived;         // the barrier's counter
 };
 
@@ -85,7 +86,7 @@ struct BackwardLayer {
   Element* grad_h_0;
   Element* grad_c_0;
   float* grad_cell;       // (B, H), the gradient of c on its way back
-  float* partials;        // (2, H, tiles, padded B): see lstm_backward.cuh
+  float* partials;        // (2, most, tiles, padded B): see lstm_backward.cuh
   unsigned* arrived;
 };
 

@@ -35,6 +35,7 @@ class HiddenSite {
     SiteSource source{static_cast<int>(size), nullptr, 0, nullptr};
     table_.size = source.size;
     table_.sets = 1;
+    table_.most = source.size;
     table_.scale = kept ? static_cast<float>(scale) : 1.0f;
     if (kept) {
       STD_TORCH_CHECK(kept->dim() == 2 && (kept->size(0) == 1 || kept->size(0) == count) &&
@@ -42,7 +43,7 @@ class HiddenSite {
                       "kept: expected (1 or T, k) int64, k not above ", size);
       indices_ = expect(*kept, ScalarType::Long, {kept->size(0), kept->size(1)}, "kept");
       source.indices = read<long long>(*indices_);
-      source.count = static_cast<int>(kept->size(1));
+      source.count = table_.most = static_cast<int>(kept->size(1));
       table_.sets = static_cast<int>(kept->size(0));
     } else if (mask) {
       take_mask(*mask, count, steps.batch(), source);

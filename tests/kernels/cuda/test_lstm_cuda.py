@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 import torch
-from kernels_random import PATTERNS, in_float64, random_layer, relative_errors
 from cuda_recurrence import MODES, TOLERANCES, multiprocessors, on, rounded, run_on
+from kernels_random import PATTERNS, in_float64, random_layer, relative_errors
 
 from sdrop import functional
 from sdrop.functional import Mask
