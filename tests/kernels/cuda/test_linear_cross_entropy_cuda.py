@@ -1,6 +1,7 @@
 """`torch.ops.sdrop.linear_cross_entropy_cuda` against its equation in float64."""
 
 import math
+import os
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from sdrop.ops.linear_cross_entropy import linear_cross_entropy_equation
 from sdrop.ops.linear_cross_entropy_cuda import linear_cross_entropy
 from sdrop.ops.masks import KEEP_ALL
 
+ON_GPU = os.environ.get("SDROP_TEST_DEVICE") == "cuda"
 TOLERANCES = {"float32": 1e-5, "tf32": 2e-3, "bfloat16": 2e-2}
 
 
@@ -127,3 +129,22 @@ def test_second_derivatives_are_the_equations(device):
         found.append([t.cpu() for t in torch.autograd.grad(grad.square().sum(), leaves)])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_opcheck_accepts_the_operator(device):
+    x, weight, bias, target = random_decoder(2, 3, 6, 5)
+    mask = draw("III", 2, 3, 6)
+    leaves = on(device, torch.float32, x, weight, bias)
+    arguments = (target.to(device), mask.kept.to(device), None, mask.scale, None, -100, True, False)
+    # Its gradient is taken by the first result alone; the second is for its own formula.
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+    operator = torch.ops.sdrop.linear_cross_entropy_cuda
+    torch.library.opcheck(operator, (*leaves, *arguments), test_utils=tests)
+
+
+@pytest.mark.skipif(ON_GPU, reason="on a GPU a failed check ends the process's CUDA context")
+def test_a_class_that_is_none_ends_the_launch(device):
+    x, weight, bias, target = random_decoder(2, 3, 6, 5)
+    target[0, 0] = 5
+    with pytest.raises(RuntimeError, match="target: a class is out of range"):
+        linear_cross_entropy(x, weight, bias, target, KEEP_ALL)
