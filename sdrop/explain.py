@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from sdrop.nn import LSTM
+from sdrop.nn.lstm import WHOLE_LAYERS
 from sdrop.ops.masks import Mask
 from sdrop.ops.paths import Call, Path, Row
 from sdrop.ops.recording import recorded_by
@@ -97,7 +98,8 @@ class _Listener:
     def add(self, call: Call, row: Row, input: Mask, hidden: tuple[Mask, ...]) -> None:
         if call.op == "layer":
             self.layer += 1
-        told = hidden[:1] if row.path == "torch" else hidden
+        together = call.op == "layer" and row.path in WHOLE_LAYERS
+        told = hidden[:1] if together else hidden
         for direction, mask in enumerate(told):
             name = self._name(direction)
             self.found.append(Explained(name, row.path, row.why, _dropped(call, input, mask)))

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -50,17 +51,24 @@ def test_constraints_pin_every_package_that_the_tests_run_with():
     assert {name: pinned.get(name) for name in needed} == needed
 
 
+def copy_of_the_checkout(folder):
+    """What a build needs, without what was built."""
+    source = folder / "source"
+    source.mkdir()
+    for name in ("sdrop", "recipes", "conf", "kernels"):
+        junk = shutil.ignore_patterns("__pycache__", "*.so", "*.missing")
+        shutil.copytree(REPOSITORY / name, source / name, ignore=junk)
+    files = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in")
+    for name in (*files, "Makefile", "constraints.txt", "CHANGELOG.md"):
+        shutil.copy(REPOSITORY / name, source)
+    return source
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """A wheel built from a copy of the checkout where there is no compiler, unpacked."""
     folder = tmp_path_factory.mktemp("a wheel")
-    source = folder / "source"
-    source.mkdir()
-    for name in ("sdrop", "recipes", "conf", "kernels"):
-        junk = shutil.ignore_patterns("__pycache__", "*.so", "_C.missing")
-        shutil.copytree(REPOSITORY / name, source / name, ignore=junk)
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(REPOSITORY / name, source)
+    source = copy_of_the_checkout(folder)
     options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
     command = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", folder, source]
     env = {**os.environ, "CXX": "no-such-compiler"}
@@ -83,7 +91,7 @@ def test_the_wheel_holds_library_recipes_and_configs_inside_one_package(wheel):
     packed = {
         str(p.relative_to(wheel / "sdrop")) for p in (wheel / "sdrop").rglob("*") if p.is_file()
     }
-    assert packed == {*wanted, "_C.missing"}
+    assert packed == {*wanted, "_C.missing", "_CUDA.missing"}
     tops = {path.name for path in wheel.iterdir() if not path.name.endswith(".dist-info")}
     assert tops == {"sdrop"}
 
@@ -121,10 +129,24 @@ import sdrop
 output, _ = sdrop.LSTM(3, 4, recurrent_dropout=0.5)(torch.randn(2, 2, 3))
 output.sum().backward()
 assert not processes, processes
-print(sdrop.backends()["cpu"])
+print(sdrop.backends()["cpu"], sdrop.backends()["cuda"], sep="\\n")
 """
 
 
 def test_without_a_compiler_all_works_and_backends_say_why_the_kernels_are_missing(wheel, tmp_path):
-    said = run_beside(wheel, NOTHING_IS_COMPILED, tmp_path)
-    assert said.startswith("not built: no C++ compiler was found when sdrop was installed")
+    for said in run_beside(wheel, NOTHING_IS_COMPILED, tmp_path).splitlines():
+        assert said.startswith("not built: no C++ compiler was found when sdrop was installed")
+
+
+def test_a_source_distribution_holds_all_that_builds_the_kernels(tmp_path):
+    source = copy_of_the_checkout(tmp_path)
+    program = "from setuptools.build_meta import build_sdist; build_sdist('../out')"
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=source)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(next((tmp_path / "out").glob("*.tar.gz"))) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    kernels = {path for path in (REPOSITORY / "kernels").rglob("*") if path.is_file()}
+    kernels = {path for path in kernels if path.suffix not in (".pyc", ".so")}
+    assert {str(path.relative_to(REPOSITORY)) for path in kernels} - packed == set()
+    assert {"setup.py", "sdrop/__init__.py", "recipes/ptb.py", "conf/ptb.yaml"} <= packed

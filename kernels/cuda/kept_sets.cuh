@@ -49,7 +49,7 @@ __device__ __forceinline__ int count_before(bool yes, int (&of_warps)[kKeptThrea
 }
 
 // One block a set.
-inline __global__ void __launch_bounds__(kKeptThreads) build_kept_sets(KeptSetsBuild on) {
+static __global__ void __launch_bounds__(kKeptThreads) build_kept_sets(KeptSetsBuild on) {
   SDROP_SHARED(int, of_warps, [kKeptThreads / 32]);
   const Offset set = blockIdx.x;
   int* list = on.neurons + set * on.pitch;
@@ -80,7 +80,7 @@ inline __global__ void __launch_bounds__(kKeptThreads) build_kept_sets(KeptSetsB
 }
 
 // (sets, size) factors of kept indices: `scale` where kept; the caller has zeroed them.
-inline __global__ void write_factors(const long long* kept, int count, int size, float scale,
+static __global__ void write_factors(const long long* kept, int count, int size, float scale,
                                      float* factors) {
   const Offset set = blockIdx.x;
   for (int i = threadIdx.x; i < count; i += blockDim.x) {
@@ -88,17 +88,6 @@ inline __global__ void write_factors(const long long* kept, int count, int size,
     SDROP_DEVICE_CHECK(neuron >= 0 && neuron < size, "kept: an index is out of range");
     factors[set * size + neuron] = scale;
   }
-}
-
-constexpr int kStartsAtOnce = 512;
-
-// A piece of StepRows::starts, by value: a launch that is captured in a graph keeps it.
-struct StartsPiece {
-  int values[kStartsAtOnce];
-};
-
-inline __global__ void write_starts(StartsPiece piece, int count, int* starts) {
-  for (int i = threadIdx.x; i < count; i += blockDim.x) starts[i] = piece.values[i];
 }
 
 }  // namespace sdrop

@@ -8,11 +8,6 @@ namespace {
 
 using torch::stable::new_empty;
 
-Tensor as_rows(const Tensor& tensor, const StepsArgument& steps) {
-  const std::array<Index, 2> shape{steps.rows(), tensor.size(tensor.dim() - 1)};
-  return torch::stable::reshape(tensor, {shape.data(), shape.size()});
-}
-
 Tensor shaped(const Tensor& rows, const std::vector<Index>& shape) {
   return torch::stable::view(rows, {shape.data(), shape.size()});
 }
@@ -23,7 +18,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const std::optional<Ten
   const OnDeviceOf here(input);
   const StepsArgument steps(input, batch_sizes);
   const SiteProduct site(weight, kept, mask, scale, steps, tf32);
-  return shaped(site.forward(as_rows(input, steps), bias), with_features(input, site.columns()));
+  return shaped(site.forward(rows_of(input, steps), bias), with_features(input, site.columns()));
 }
 
 // The sum of the rows, in their type, below autocast.
@@ -40,11 +35,11 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(
   const OnDeviceOf here(input);
   const StepsArgument steps(input, batch_sizes);
   const SiteProduct site(weight, kept, mask, scale, steps, tf32);
-  const Tensor dy = torch::stable::contiguous(as_rows(grad_output, steps));
+  const Tensor dy = torch::stable::contiguous(rows_of(grad_output, steps));
   const Tensor dx = needs_input_grad
                         ? shaped(site.data_gradient(dy), with_features(input, site.size()))
                         : new_empty(dy, {0});
-  const Tensor dw = site.weight_gradient(as_rows(input, steps), dy);
+  const Tensor dw = site.weight_gradient(rows_of(input, steps), dy);
   return {dx, transposed(dw), sum_of_rows(dy)};
 }
 

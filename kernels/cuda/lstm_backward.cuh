@@ -59,7 +59,7 @@ class BackwardStep {
     return piece_.pool + division_.columns() * division_.row_tile * sizeof(float);
   }
   __device__ __forceinline__ float* partials(int position, int k, int tile) const {
-    const Offset row = (position & 1) * static_cast<Offset>(piece_.hidden_size) + k;
+    const Offset row = (position & 1) * static_cast<Offset>(layer_.site.most) + k;
     return layer_.partials + (row * division_.tiles + tile) * division_.padded_batch;
   }
 
@@ -67,7 +67,7 @@ class BackwardStep {
   // themselves.
   __device__ Shares collect(int position, int first_row) const {
     Shares shares{0, 0, 1};
-    if (position >= layer_.steps.count) return shares;
+    if (position >= layer_.steps.count()) return shares;
     const int t = layer_.steps.step(position);
     const int end = min(piece_.first_unit() + division_.units, piece_.hidden_size);
     for (int j = end - 1; j >= piece_.first_unit(); --j) {

@@ -2,6 +2,9 @@
 // and nothing of torch.
 #pragma once
 
+#include <cstdlib>
+#include <string>
+
 #include "l2_window.h"
 #include "lstm_persistent.cuh"
 #include "lstm_step.cuh"
@@ -14,6 +17,23 @@ inline DeviceLimits limits_of_device(int device) {
           device_attribute(cudaDevAttrMaxRegistersPerMultiprocessor, device),
           device_attribute(cudaDevAttrL2CacheSize, device),
           device_attribute(cudaDevAttrCooperativeLaunch, device) != 0};
+}
+
+// SDROP_CUDA_RECURRENCE=streamed or by_step asks for a lower mode than would fit: for tests, and to
+// compare. Read at each call.
+inline RecurrenceMode highest_mode() {
+  const char* asked = std::getenv("SDROP_CUDA_RECURRENCE");
+  const std::string name = asked ? asked : "";
+  if (name == "streamed") return RecurrenceMode::streamed;
+  if (name == "by_step") return RecurrenceMode::by_step;
+  if (!name.empty() && name != "resident")
+    throw std::runtime_error("SDROP_CUDA_RECURRENCE=" + name +
+                             ": expected resident, streamed or by_step");
+  return RecurrenceMode::resident;
+}
+
+inline Recurrence plan_on(int device, const RecurrenceShape& shape) {
+  return plan_recurrence(limits_of_device(device), shape, highest_mode());
 }
 
 // Where a recurrence runs, how it is divided, and its W_h for the second-level cache.

@@ -4,29 +4,26 @@
 
 #include "element.cuh"
 #include "occupancy.h"
+#include "rows.cuh"
 
 namespace sdrop {
 
-// Activations are rows of a matrix: all sequences at t = 0, then all that reach t = 1, and so on.
-// The recurrence runs through positions 0 .. count - 1, from the last t to the first if `reverse`.
+// The recurrence runs through positions 0 .. count() - 1, from the last step to the first if
+// `reverse`.
 struct StepTable {
-  int count;             // T
-  int batch;             // B
+  StepRows rows;
   bool reverse;
-  const int* sizes;      // (T), how many sequences reach step t, never growing; null where all do
-  const Offset* starts;  // (T), the first row of step t; null with `sizes`
 
+  __host__ __device__ __forceinline__ int count() const { return rows.count; }
   __device__ __forceinline__ int step(int position) const {
-    return reverse ? count - 1 - position : position;
+    return reverse ? rows.count - 1 - position : position;
   }
   // Sequences at `position`; none before the first and behind the last.
   __device__ __forceinline__ int size_at(int position) const {
-    if (position < 0 || position >= count) return 0;
-    return sizes ? sizes[step(position)] : batch;
+    return position < 0 || position >= rows.count ? 0 : rows.rows(step(position));
   }
   __device__ __forceinline__ Offset start_at(int position) const {
-    const int t = step(position);
-    return starts ? starts[t] : static_cast<Offset>(t) * batch;
+    return rows.first(step(position));
   }
 };
 
@@ -34,6 +31,7 @@ struct StepTable {
 struct SiteTable {
   int size;              // H
   int sets;
+  int most;              // no set keeps more
   const int* counts;     // (sets), how many each set keeps
   const int* kept;       // (sets, size), the kept neurons in ascending order; behind them anything
   const int* positions;  // (sets, size), where a neuron stands in `kept`, or -1
@@ -69,7 +67,7 @@ struct ForwardLayer {
   Element* c_n;              // (B, H)
   float* gates;              // (rows, 4H), after their nonlinearities; may be `projected`
   float* cells;              // (rows, H)
-  float* columns;            // (2, H, padded B): live h, dropped; see lstm_forward.cuh
+  float* columns;            // (2, most, padded B): live h; see lstm_forward.cuh
   unsigned* arrived;         // the barrier's counter
 };
 
@@ -88,7 +86,7 @@ struct BackwardLayer {
   Element* grad_h_0;
   Element* grad_c_0;
   float* grad_cell;       // (B, H), the gradient of c on its way back
-  float* partials;        // (2, H, tiles, padded B): see lstm_backward.cuh
+  float* partials;        // (2, most, tiles, padded B): see lstm_backward.cuh
   unsigned* arrived;
 };
 

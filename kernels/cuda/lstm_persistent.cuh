@@ -29,13 +29,13 @@ __device__ __forceinline__ void run_sequence(const Layers<Layer, Element>& layer
 template <typename Element>
 __global__ void __launch_bounds__(kRecurrenceThreads, 1)
     lstm_forward_persistent(Layers<ForwardLayer, Element> layers) {
-  run_sequence<ForwardStep>(layers, -1, layers.layer[blockIdx.z].steps.count, 1);
+  run_sequence<ForwardStep>(layers, -1, layers.layer[blockIdx.z].steps.count(), 1);
 }
 
 template <typename Element>
 __global__ void __launch_bounds__(kRecurrenceThreads, 1)
     lstm_backward_persistent(Layers<BackwardLayer, Element> layers) {
-  run_sequence<BackwardStep>(layers, layers.layer[blockIdx.z].steps.count - 1, -2, -1);
+  run_sequence<BackwardStep>(layers, layers.layer[blockIdx.z].steps.count() - 1, -2, -1);
 }
 
 }  // namespace sdrop

@@ -1,5 +1,5 @@
-// What is done once a sequence, before and behind the recurrence: tables of steps and kept sets,
-// W_h in the order in which blocks read it, and dropped activations for the products of torch.
+// What is done once a sequence, before and behind the recurrence: tables of kept sets, W_h in the
+// order in which blocks read it, and the hidden states that steps started from.
 #pragma once
 
 #include "lstm_layer.cuh"
@@ -7,27 +7,6 @@
 namespace sdrop {
 
 constexpr int kPrepareThreads = 256;
-
-// So many numbers travel as an argument of a kernel: a copy from the host's memory would have to
-// outlive the launch, which a CUDA graph repeats.
-constexpr int kStepsALaunch = 384;
-
-struct SomeSteps {
-  int first, count;
-  Offset first_row;
-  int sizes[kStepsALaunch];
-};
-
-// Writes steps [first, first + count) of the tables that StepTable has.
-static __global__ void __launch_bounds__(kPrepareThreads)
-    write_steps(SomeSteps some, int* sizes, Offset* starts) {
-  for (int i = threadIdx.x; i < some.count; i += kPrepareThreads) {
-    Offset start = some.first_row;
-    for (int before = 0; before < i; ++before) start += some.sizes[before];
-    sizes[some.first + i] = some.sizes[i];
-    starts[some.first + i] = start;
-  }
-}
 
 // The tables of a SiteTable, one block a set. Kept neurons come as indices, ascending, or as a mask
 // that the batch shares; with neither, all are kept.
@@ -88,42 +67,28 @@ __global__ void __launch_bounds__(kPrepareThreads)
   }
 }
 
-// x (rows, size), dropped and scaled; `to` may be x. Grid: (pieces of a step, T).
+// What each row's step started from, whole: (rows, H). Grid: (pieces of a step, T).
 template <typename Element>
 __global__ void __launch_bounds__(kPrepareThreads)
-    drop_rows(StepTable steps, SiteTable site, const Element* x, Element* to) {
-  const int position = blockIdx.y, t = steps.step(position), size = site.size;
+    hidden_before(StepTable steps, int size, const Element* h_0, const Element* output,
+                  Element* to) {
+  const int position = blockIdx.y;
   const Offset first = steps.start_at(position) * size;
   const Offset elements = static_cast<Offset>(steps.size_at(position)) * size;
+  const Offset ran = static_cast<Offset>(steps.size_at(position - 1)) * size;
+  const Element* before = ran > 0 ? output + steps.start_at(position - 1) * size : output;
   for (Offset i = blockIdx.x * kPrepareThreads + threadIdx.x; i < elements;
-       i += gridDim.x * kPrepareThreads) {
-    const int j = static_cast<int>(i % size), b = static_cast<int>(i / size);
-    // Not a product with 0: what is dropped may be infinite.
-    const float value = site.position(t, j) < 0
-                            ? 0.0f
-                            : to_float(x[first + i]) * site.factor_of(t, b, j);
-    to[first + i] = from_float<Element>(value);
-  }
+       i += gridDim.x * kPrepareThreads)
+    to[first + i] = i < ran ? before[i] : h_0[i];
 }
 
-// What each row's step got of h_{t-1}: (rows, H). Grid as above.
+// a += b, the gradients of an input that two directions share.
 template <typename Element>
 __global__ void __launch_bounds__(kPrepareThreads)
-    drop_hidden(StepTable steps, SiteTable site, const Element* h_0, const Element* output,
-                Element* to) {
-  const int position = blockIdx.y, t = steps.step(position), size = site.size;
-  const Offset first = steps.start_at(position) * size;
-  const Offset elements = static_cast<Offset>(steps.size_at(position)) * size;
-  const int before = steps.size_at(position - 1);
-  const Offset first_before = before > 0 ? steps.start_at(position - 1) * size : 0;
-  for (Offset i = blockIdx.x * kPrepareThreads + threadIdx.x; i < elements;
-       i += gridDim.x * kPrepareThreads) {
-    const int j = static_cast<int>(i % size), b = static_cast<int>(i / size);
-    float value = 0.0f;
-    if (site.position(t, j) >= 0)
-      value = to_float(b < before ? output[first_before + i] : h_0[i]) * site.factor_of(t, b, j);
-    to[first + i] = from_float<Element>(value);
-  }
+    add_elements(Offset count, const Element* b, Element* a) {
+  for (Offset i = static_cast<Offset>(blockIdx.x) * kPrepareThreads + threadIdx.x; i < count;
+       i += static_cast<Offset>(gridDim.x) * kPrepareThreads)
+    a[i] = from_float<Element>(to_float(a[i]) + to_float(b[i]));
 }
 
 }  // namespace sdrop

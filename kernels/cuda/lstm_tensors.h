@@ -1,10 +1,10 @@
-// Steps, dropout sites and weights as tensors on the device, with the tables that kernels read.
+// The dropout on h_{t-1} and W_h as tensors on the device, as the recurrence reads them.
 #pragma once
 
 #include <type_traits>
 
-#include "host.h"
 #include "lstm_prepare.cuh"
+#include "steps_argument.h"
 
 namespace sdrop {
 
@@ -26,87 +26,16 @@ Element* written(const Tensor& tensor) {
   return static_cast<Element*>(tensor.mutable_data_ptr());
 }
 
-// out = a b, by torch. Its out variant, which autocast leaves alone.
-inline void multiply_into(const Tensor& out, const Tensor& a, const Tensor& b) {
-  StableIValue stack[] = {torch::stable::detail::from(a), torch::stable::detail::from(b),
-                          torch::stable::detail::from(out)};
-  STABLE_TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::mm", "out", stack, TORCH_ABI_VERSION));
-  torch::stable::detail::to<Tensor>(stack[0]);
-}
-
-// The steps of (T, B, ...) activations, or of packed (rows, ...) ones.
-class StepTensors {
+// The dropout on h_{t-1}: kept indices, a mask, or all neurons.
+class HiddenSite {
  public:
-  StepTensors(const Tensor& input, const std::optional<Tensor>& batch_sizes, bool reverse) {
-    if (batch_sizes) {
-      STD_TORCH_CHECK(batch_sizes->scalar_type() == ScalarType::Long && batch_sizes->is_cpu() &&
-                          batch_sizes->dim() == 1 && input.dim() == 2,
-                      "batch_sizes: expected (T,) int64 on the CPU beside packed (rows, features)");
-      const Tensor sizes = torch::stable::contiguous(*batch_sizes);
-      const auto* data = sizes.const_data_ptr<std::int64_t>();
-      sizes_.assign(data, data + sizes.numel());
-    } else {
-      STD_TORCH_CHECK(input.dim() == 3, "input: expected (T, B, features)");
-      sizes_.assign(input.size(0), input.size(1));
-    }
-    STD_TORCH_CHECK(!sizes_.empty() && sizes_.back() > 0 &&
-                        std::is_sorted(sizes_.rbegin(), sizes_.rend()),
-                    "expected at least one step, and step sizes that are positive and never grow");
-    for (const Index size : sizes_) rows_ += size;
-    STD_TORCH_CHECK(input.numel() == rows_ * input.size(input.dim() - 1),
-                    "batch_sizes: they do not add up to the rows of the input");
-    STD_TORCH_CHECK(sizes_.size() <= 65535, "expected at most 65535 steps, got ", sizes_.size());
-    table_ = {static_cast<int>(sizes_.size()), static_cast<int>(sizes_.front()), reverse, nullptr,
-              nullptr};
-    if (sizes_.front() != sizes_.back()) write(input);
-  }
-
-  const StepTable& table() const { return table_; }
-  Index rows() const { return rows_; }
-  Index batch() const { return table_.batch; }
-  // A grid for kernels that go through all steps' (size, features), with T in y.
-  dim3 grid(Index features) const {
-    const Index blocks = (table_.batch * features + kPrepareThreads - 1) / kPrepareThreads;
-    return dim3(static_cast<unsigned>(std::min<Index>(blocks, 64)), table_.count);
-  }
-
- private:
-  void write(const Tensor& like) {
-    const int count = table_.count;
-    size_table_ = new_ints(like, count);
-    start_table_ = torch::stable::new_empty(like, {count}, ScalarType::Long);
-    auto* sizes = written<int>(*size_table_);
-    auto* starts = written<Offset>(*start_table_);
-    Offset first_row = 0;
-    for (int first = 0; first < count; first += kStepsALaunch) {
-      SomeSteps some{first, std::min(kStepsALaunch, count - first), first_row, {}};
-      for (int i = 0; i < some.count; ++i) {
-        some.sizes[i] = static_cast<int>(sizes_[first + i]);
-        first_row += some.sizes[i];
-      }
-      launch({dim3(1), dim3(kPrepareThreads), 0, current_stream(like)}, write_steps, some, sizes,
-             starts);
-    }
-    table_.sizes = sizes;
-    table_.starts = starts;
-  }
-
-  std::vector<Index> sizes_;
-  std::optional<Tensor> size_table_, start_table_;
-  Index rows_ = 0;
-  StepTable table_{};
-};
-
-// A dropout site: kept indices, a mask, or all neurons.
-class SiteTensors {
- public:
-  SiteTensors(Index size, const std::optional<Tensor>& kept, const std::optional<Tensor>& mask,
-              double scale, const StepTensors& steps, const Tensor& like)
-      : drops_(kept || mask) {
-    const Index count = steps.table().count;
+  HiddenSite(Index size, const std::optional<Tensor>& kept, const std::optional<Tensor>& mask,
+              double scale, const StepsArgument& steps, const Tensor& like) {
+    const Index count = steps.count();
     SiteSource source{static_cast<int>(size), nullptr, 0, nullptr};
     table_.size = source.size;
     table_.sets = 1;
+    table_.most = source.size;
     table_.scale = kept ? static_cast<float>(scale) : 1.0f;
     if (kept) {
       STD_TORCH_CHECK(kept->dim() == 2 && (kept->size(0) == 1 || kept->size(0) == count) &&
@@ -114,7 +43,7 @@ class SiteTensors {
                       "kept: expected (1 or T, k) int64, k not above ", size);
       indices_ = expect(*kept, ScalarType::Long, {kept->size(0), kept->size(1)}, "kept");
       source.indices = read<long long>(*indices_);
-      source.count = static_cast<int>(kept->size(1));
+      source.count = table_.most = static_cast<int>(kept->size(1));
       table_.sets = static_cast<int>(kept->size(0));
     } else if (mask) {
       take_mask(*mask, count, steps.batch(), source);
@@ -122,7 +51,6 @@ class SiteTensors {
     write(source, like);
   }
 
-  bool drops() const { return drops_; }
   const SiteTable& table() const { return table_; }
 
  private:
@@ -155,7 +83,6 @@ class SiteTensors {
     table_.positions = positions;
   }
 
-  bool drops_;
   std::optional<Tensor> indices_, factor_, sets_;
   SiteTable table_{};
 };
@@ -171,16 +98,6 @@ Tensor packed_weight(const Tensor& weight, const Division& division) {
          pack_weight<Element>, read<Element>(weight), static_cast<int>(size), division.units,
          written<Element>(packed));
   return packed;
-}
-
-// x (rows, features), dropped: x itself where nothing is.
-template <typename Element>
-Tensor dropped(const Tensor& x, const StepTensors& steps, const SiteTensors& site) {
-  if (!site.drops()) return x;
-  const Tensor to = torch::stable::empty_like(x);
-  launch({steps.grid(site.table().size), dim3(kPrepareThreads), 0, current_stream(x)},
-         drop_rows<Element>, steps.table(), site.table(), read<Element>(x), written<Element>(to));
-  return to;
 }
 
 }  // namespace sdrop

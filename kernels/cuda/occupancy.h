@@ -20,7 +20,8 @@ constexpr std::size_t kSharedBytesOfAll = 48 * 1024;  // every device gives a bl
 constexpr int kMostRows = 64;            // sequences that a block works on at a time
 
 // How a layer is divided: a block owns `units` neighbouring units with all their gates, and works
-// on `row_tile` sequences at a time. A thread sums four gates of one unit for four sequences: a slot.
+// on `row_tile` sequences at a time. A thread sums four gates of one unit for four sequences, which
+// is called a slot.
 struct Division {
   int units;         // U
   int tiles;         // ceil(H / U), the blocks of a layer
@@ -137,15 +138,19 @@ inline std::size_t layers_bytes(const Division& division, const RecurrenceShape&
 // - room for the block's columns of W_h beside the stages (resident), or else all of W_h in three
 //   quarters of the second-level cache, beside what else passes through it (streamed): from memory
 //   a launch a step is no slower.
-// Everything else runs a launch a step, several blocks a multiprocessor.
-inline Recurrence plan_recurrence(const DeviceLimits& device, const RecurrenceShape& shape) {
+// Everything else runs a launch a step, several blocks a multiprocessor; so does whatever would be
+// above `highest`.
+inline Recurrence plan_recurrence(const DeviceLimits& device, const RecurrenceShape& shape,
+                                  RecurrenceMode highest = RecurrenceMode::resident) {
   const int blocks = device.multiprocessors / shape.layers;
   const auto limit = static_cast<std::size_t>(device.shared_bytes);
   const bool registers_fit = kRecurrenceThreads * (kMostRegisters + 1) <= device.registers;
   const bool pieces_fit = blocks > 0 && divide(shape, blocks, false, 16).tiles <= blocks;
   Recurrence found{};
-  if (device.cooperative && registers_fit && pieces_fit) {
-    if (fit(shape, blocks, true, limit, RecurrenceMode::resident, found)) return found;
+  if (device.cooperative && registers_fit && pieces_fit && highest != RecurrenceMode::by_step) {
+    if (highest == RecurrenceMode::resident &&
+        fit(shape, blocks, true, limit, RecurrenceMode::resident, found))
+      return found;
     const std::size_t weights = layers_bytes(divide(shape, blocks, false, 16), shape);
     if (weights <= static_cast<std::size_t>(device.l2_bytes) / 4 * 3 &&
         fit(shape, blocks, false, limit, RecurrenceMode::streamed, found))

@@ -15,8 +15,11 @@ template <int Rows, int Columns, int Pitch, int Threads, int Bytes, typename Ele
 __device__ __forceinline__ void copy_tile(Element* to, const RowAt& row_at, int first, int end) {
   constexpr int kVector = Bytes / static_cast<int>(sizeof(Element));
   constexpr int kVectors = Columns / kVector;
-#pragma unroll
-  for (int i = 0; i < divide_up(Rows * kVectors, Threads); ++i) {
+  constexpr int kCopies = divide_up(Rows * kVectors, Threads);
+  // Many small copies, all unrolled, would need many registers. (g++ does not see this used.)
+  [[maybe_unused]] constexpr int kUnrolled = Bytes == 16 ? kCopies : 4;
+#pragma unroll kUnrolled
+  for (int i = 0; i < kCopies; ++i) {
     const int place = static_cast<int>(threadIdx.x) + i * Threads;
     if (Rows * kVectors % Threads != 0 && place >= Rows * kVectors) break;
     const int row = place / kVectors, column = place % kVectors * kVector;

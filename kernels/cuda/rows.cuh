@@ -1,7 +1,7 @@
 // Which rows of an activation are step t, and which neurons step t keeps; as kernels see it.
 #pragma once
 
-#include "device.cuh"
+#include "element.cuh"
 
 namespace sdrop {
 

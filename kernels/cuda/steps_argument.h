@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "host.h"
-#include "kept_sets.cuh"
+#include "rows.cuh"
 
 namespace sdrop {
 
@@ -55,20 +55,16 @@ class StepsArgument {
     sizes_.assign(data, data + sizes.numel());
   }
 
-  // By kernels that carry the values: a copy from host memory could not be captured in a graph.
-  void write_device_starts(const Tensor& input) {
-    device_starts_ = torch::stable::new_empty(input, {count() + 1}, ScalarType::Int);
-    int* to = device_starts_->mutable_data_ptr<int>();
-    for (Index done = 0; done <= count(); done += kStartsAtOnce) {
-      StartsPiece piece{};
-      const auto here = static_cast<int>(std::min<Index>(kStartsAtOnce, count() + 1 - done));
-      for (int i = 0; i < here; ++i) piece.values[i] = static_cast<int>(starts_[done + i]);
-      launch({dim3(1), dim3(128), 0, current_stream(input)}, write_starts, piece, here, to + done);
-    }
-  }
+  void write_device_starts(const Tensor& input);
 
   std::vector<Index> sizes_, starts_;
   std::optional<Tensor> device_starts_;
 };
+
+// (T, B, features) or packed activations as a matrix, a row a step and sequence.
+inline Tensor rows_of(const Tensor& tensor, const StepsArgument& steps) {
+  const Index shape[] = {steps.rows(), tensor.size(tensor.dim() - 1)};
+  return torch::stable::reshape(tensor, {shape, 2});
+}
 
 }  // namespace sdrop

@@ -20,7 +20,7 @@ from sdrop.benchmark.shapes import Shape
 from sdrop.benchmark.timing import Candidate, Times
 from sdrop.benchmark.variants import VARIANTS, Variant
 from sdrop.benchmark.work import Work, gemm_work
-from sdrop.ops.choice import why_not_cpu
+from sdrop.ops.choice import choose_path
 
 BASELINE = "torch.mm"
 _FORWARD, _DATA, _WEIGHT, _BACKWARD = "forward", "backward_data", "backward_weight", "backward"
@@ -54,7 +54,9 @@ def gemm_comparison(shape: Shape, variants: Sequence[str], setting: Setting) -> 
     if not shape.training or not chosen:
         return None
     operands = _Operands(shape, setting)
-    compiled = setting.backend != "reference" and not why_not_cpu(operands.input, operands.weight)
+    tensors = (operands.input, operands.weight)
+    path = choose_path("linear", setting.backend, tensors, input=functional.KEEP_ALL).path
+    compiled = path in ("cpu", "cuda")
     candidates = _dense(operands)
     pairs = []
     for variant in chosen:

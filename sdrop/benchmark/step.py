@@ -163,7 +163,8 @@ def _sdrop_finish(model: nn.Module) -> Callable[[Optimizer], None]:
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         norm = get_total_norm(gradients)
         clip_grads_with_norm_(model.parameters(), MAX_GRAD_NORM, norm)
-        norm.item()
+        if not (norm.is_cuda and torch.cuda.is_current_stream_capturing()):  # a graph cannot wait
+            norm.item()
         optimizer.step()
 
     return finish

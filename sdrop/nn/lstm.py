@@ -15,6 +15,7 @@ from sdrop.backends import check_backend
 from sdrop.keys import SiteModule, call_key
 from sdrop.nn.arguments import check_pattern, telling_what_was_given
 from sdrop.nn.autocast import autocast_to
+from sdrop.nn.cuda_lstm import cuda_layer
 from sdrop.nn.dense_lstm import dense_layer, stacked
 from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
 from sdrop.nn.lstm_arguments import check_input, check_state
@@ -228,7 +229,7 @@ class LSTM(SiteModule, nn.RNNBase):
             )
             if torch.is_grad_enabled() and not torch.compiler.is_compiling():
                 forget_row_major(*(each for w in weights for each in (w.ih, w.hh)))
-            run = dense_layer if row.path == "torch" else partial(_packed_layer, row.path)
+            run = WHOLE_LAYERS.get(row.path) or partial(_packed_layer, row.path)
             data, h, c = run(data, h_0[own], c_0[own], weights, masks, batch_sizes)
             last_h += h
             last_c += c
@@ -285,6 +286,10 @@ class LSTM(SiteModule, nn.RNNBase):
             f"pattern={self.pattern}"
         )
         return f"{super().extra_repr()}, {own}"
+
+
+WHOLE_LAYERS = {"torch": dense_layer, "cuda": cuda_layer}
+"""What runs a layer's directions together, by path."""
 
 
 def _packed_layer(

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from sdrop.ops import linear as linear_reference
-from sdrop.ops import linear_cpu, native_cuda, recording
+from sdrop.ops import linear_cpu, linear_cross_entropy_cuda, linear_cuda, native_cuda, recording
 from sdrop.ops import linear_cross_entropy as loss
 from sdrop.ops.lstm import cpu as lstm_cpu
+from sdrop.ops.lstm import cuda as lstm_cuda
 from sdrop.ops.lstm import op as lstm_reference
 from sdrop.ops.masks import KEEP_ALL, Mask
 from sdrop.ops.native import NATIVE
@@ -176,6 +177,8 @@ def lstm_by(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`lstm` by a path that was chosen before."""
     arguments = (input, h_0, c_0, weight_ih, weight_hh, bias)
+    if path == "cuda":
+        return lstm_cuda.lstm(*arguments, **options)
     if path != "cpu":
         return lstm_reference.lstm(*arguments, weight_hr, **options)
     if input.dtype == torch.float32:
@@ -212,6 +215,8 @@ def linear(
         bias, mask = _or_none_in_float32(bias), _mask_in_float32(mask)
         output = linear_cpu.linear(input.float(), weight.float(), bias, mask, batch_sizes)
         return output.to(input.dtype)
+    if row.path == "cuda":
+        return linear_cuda.linear(input, weight, bias, mask, batch_sizes)
     return linear_reference.linear(input, weight, bias, mask, batch_sizes)
 
 
@@ -231,6 +236,10 @@ def linear_cross_entropy(
         RuntimeError: with a compiled backend that cannot take the arguments.
     """
     row = choose_path("linear", backend, (input, weight, bias), input=mask)
+    if row.path == "cuda":
+        return linear_cross_entropy_cuda.linear_cross_entropy(
+            input, weight, bias, target, mask, batch_sizes, ignore_index
+        )
     compiled = row.path == "cpu"
     if compiled:
         input, weight, bias = input.float(), weight.float(), _or_none_in_float32(bias)

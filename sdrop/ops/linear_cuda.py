@@ -31,11 +31,13 @@ torch.library.define(
 
 def allows_tf32(tensor: Tensor) -> bool:
     """Whether torch may round float32 products on the tensor's device to tf32."""
-    return (
-        tensor.is_cuda
-        and tensor.dtype == torch.float32
-        and torch.get_float32_matmul_precision() != "highest"
-    )
+    if not tensor.is_cuda or tensor.dtype != torch.float32:
+        return False
+    matmul = torch.backends.cuda.matmul
+    if torch.compiler.is_compiling():
+        # The older name is the one that torch.compile can trace, and guards.
+        return bool(matmul.allow_tf32)
+    return bool(matmul.fp32_precision == "tf32")
 
 
 def _fake(input: Tensor, weight: Tensor, *others: Any) -> Tensor:

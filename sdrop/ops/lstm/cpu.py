@@ -28,9 +28,9 @@ torch.library.define(
 )
 torch.library.define(
     "sdrop::lstm_cpu_backward",
-    "(Tensor grad_output, Tensor? grad_h_n, Tensor? grad_c_n, Tensor input, Tensor h_0, Tensor c_0, "
-    f"Tensor weight_ih, Tensor weight_hh, {_MASKS}, Tensor output, Tensor gates, Tensor cells, "
-    "bool needs_input_grad) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "(Tensor grad_output, Tensor? grad_h_n, Tensor? grad_c_n, Tensor input, Tensor h_0, "
+    f"Tensor c_0, Tensor weight_ih, Tensor weight_hh, {_MASKS}, Tensor output, Tensor gates, "
+    "Tensor cells, bool needs_input_grad) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 
