@@ -107,7 +107,7 @@ class ForwardDirection : public Direction<Element> {
 
   // What the kernels are told; `weight` is room for W_h packed.
   ForwardLayer<Element> layer(const Division& division, Element* weight, unsigned* arrived) {
-    columns_ = this->empty_floats({2, this->site_.table().most, division.padded_batch});
+    columns_ = this->empty_floats({2, this->site_.table().most_kept(), division.padded_batch});
     return {this->steps_,
             this->site_.table(),
             this->pack(division, weight),
@@ -163,7 +163,7 @@ class BackwardDirection : public Direction<Element> {
   BackwardLayer<Element> layer(const Division& division, Element* weight, unsigned* arrived) {
     grad_cell_ = this->empty_floats({this->batch(), this->size_});
     partials_ = this->empty_floats(
-        {2, this->site_.table().most, division.tiles, division.padded_batch});
+        {2, this->site_.table().most_kept(), division.tiles, division.padded_batch});
     return {this->steps_,
             this->site_.table(),
             this->pack(division, weight),

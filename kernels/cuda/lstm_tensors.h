@@ -35,7 +35,6 @@ class HiddenSite {
     SiteSource source{static_cast<int>(size), nullptr, 0, nullptr};
     table_.size = source.size;
     table_.sets = 1;
-    table_.most = source.size;
     table_.scale = kept ? static_cast<float>(scale) : 1.0f;
     if (kept) {
       STD_TORCH_CHECK(kept->dim() == 2 && (kept->size(0) == 1 || kept->size(0) == count) &&
