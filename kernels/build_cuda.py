@@ -248,7 +248,7 @@ def _run(command: list[str]) -> str:
     if done.returncode != 0:
         print(" ".join(command), done.stdout, done.stderr, sep="\n", flush=True)
         lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
-        said = next((line for line in lines if "error" in line), lines[0])
+        said = next((line for line in lines if "error" in line), lines[-1])
         raise CannotBuildError(
             f"not built: compiling for CUDA failed when sdrop was installed ({said.strip()})"
         )

@@ -12,6 +12,7 @@ from torch import nn
 from sdrop.nn import LSTM
 from sdrop.nn.lstm import WHOLE_LAYERS
 from sdrop.ops.masks import Mask
+from sdrop.ops.native_cuda import method
 from sdrop.ops.paths import Call, Path, Row
 from sdrop.ops.recording import recorded_by
 
@@ -100,9 +101,12 @@ class _Listener:
             self.layer += 1
         together = call.op == "layer" and row.path in WHOLE_LAYERS
         told = hidden[:1] if together else hidden
+        why = row.why
+        if row.path == "cuda":
+            why += f"; products with x: {_cuda_products(call, input)}"
         for direction, mask in enumerate(told):
-            name = self._name(direction)
-            self.found.append(Explained(name, row.path, row.why, _dropped(call, input, mask)))
+            dropped = _dropped(call, input, mask)
+            self.found.append(Explained(self._name(direction), row.path, why, dropped))
 
     def add_plain(self, why: str) -> None:
         self.found.append(Explained(self.module, "torch", why, "nothing is dropped"))
@@ -117,6 +121,24 @@ def _dropped(call: Call, input: Mask, hidden: Mask) -> str:
     sites = [("x", input, call.sizes[0]), ("h", hidden, call.sizes[1])]
     said = [f"{name}: {_kept(mask, size)}" for name, mask, size in sites if not mask.is_all]
     return ", ".join(said) or "nothing is dropped"
+
+
+def _cuda_products(call: Call, mask: Mask) -> str:
+    """Which kernels compute the products with the input, by the table of kernels/cuda/choice.h."""
+    pattern = _cuda_pattern(mask)
+    shared = pattern in ("keep_all", "one_set") or (mask.mask is not None and len(mask.mask) == 1)
+    precision = str(call.dtype).removeprefix("torch.")
+    if precision == "float32" and torch.get_float32_matmul_precision() != "highest":
+        precision = "tf32"
+    return method(precision, pattern, call.rows if shared else call.batch) or "by the emulation"
+
+
+def _cuda_pattern(mask: Mask) -> str:
+    if mask.kept is not None:
+        return "one_set" if len(mask.kept) == 1 else "set_a_step"
+    if mask.mask is None:
+        return "keep_all"
+    return "counted_on_device" if mask.mask.shape[1] == 1 else "each_element"
 
 
 def _kept(mask: Mask, size: int) -> str:

@@ -43,14 +43,14 @@ def lstm(
         hidden_mask: what is kept of h_{t-1} on its way into the gates.
         batch_sizes: (T,) int64 on the CPU, as in `PackedSequence`.
         reverse: run from the last step to the first.
-        backend: "auto", "reference" or "cpu"; see `sdrop.backends()`.
+        backend: "auto", "reference", "cpu" or "cuda"; see `sdrop.backends()`.
 
     Returns:
         output, shaped as the input with P features, and (h_n (B, P), c_n (B, H)).
 
     Raises:
         ValueError: where a mask does not fit its activation.
-        RuntimeError: where `backend="cpu"` cannot take the arguments.
+        RuntimeError: where a compiled backend that was asked for cannot take the arguments.
     """
     steps = input.shape[0] if batch_sizes is None else batch_sizes.shape[0]
     batch = hx[0].shape[0]
@@ -89,14 +89,14 @@ def linear(
         bias: (out_features,).
         mask: what is kept of the input.
         batch_sizes: (T,) int64 on the CPU, as in `PackedSequence`.
-        backend: "auto", "reference" or "cpu"; see `sdrop.backends()`.
+        backend: "auto", "reference", "cpu" or "cuda"; see `sdrop.backends()`.
 
     Returns:
         the input's shape with `out_features` features.
 
     Raises:
         ValueError: where the mask does not fit the input.
-        RuntimeError: where `backend="cpu"` cannot take the arguments.
+        RuntimeError: where a compiled backend that was asked for cannot take the arguments.
     """
     steps = input.shape[0] if batch_sizes is None else batch_sizes.shape[0]
     batch = input.shape[1] if batch_sizes is None else None

@@ -59,7 +59,7 @@ class BackwardStep {
     return piece_.pool + division_.columns() * division_.row_tile * sizeof(float);
   }
   __device__ __forceinline__ float* partials(int position, int k, int tile) const {
-    const Offset row = (position & 1) * static_cast<Offset>(layer_.site.most) + k;
+    const Offset row = (position & 1) * static_cast<Offset>(layer_.site.most_kept()) + k;
     return layer_.partials + (row * division_.tiles + tile) * division_.padded_batch;
   }
 

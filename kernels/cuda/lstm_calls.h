@@ -67,10 +67,6 @@ class Direction {
   Index rows() const { return sequence_.steps.rows(); }
   Index size() const { return size_; }
   int count() const { return steps_.count(); }
-  L2Window window() const {
-    const auto elements = static_cast<std::size_t>(weight_->numel());
-    return {weight_->const_data_ptr(), elements * sizeof(Element)};
-  }
 
  protected:
   Tensor empty(const std::vector<Index>& shape) const {
@@ -79,9 +75,9 @@ class Direction {
   Tensor empty_floats(const std::vector<Index>& shape) const {
     return torch::stable::new_empty(sequence_.input, shape, ScalarType::Float);
   }
-  const Element* pack(const Division& division) {
-    weight_ = packed_weight<Element>(weight_hh_, division);
-    return read<Element>(*weight_);
+  const Element* pack(const Division& division, Element* weight) const {
+    pack_weight_to<Element>(weight, weight_hh_, division);
+    return weight;
   }
 
   const Sequence& sequence_;
@@ -90,7 +86,6 @@ class Direction {
   SiteProduct input_product_;
   HiddenSite site_;
   Tensor h_0_, c_0_, weight_hh_;
-  MaybeTensor weight_;
 };
 
 template <typename Element>
@@ -110,12 +105,12 @@ class ForwardDirection : public Direction<Element> {
     if (bias) bias_ = expect(*bias, this->kType, {4 * this->size_}, "bias");
   }
 
-  // What the kernels are told.
-  ForwardLayer<Element> layer(const Division& division, unsigned* arrived) {
-    columns_ = this->empty_floats({2, this->site_.table().most, division.padded_batch});
+  // What the kernels are told; `weight` is room for W_h packed.
+  ForwardLayer<Element> layer(const Division& division, Element* weight, unsigned* arrived) {
+    columns_ = this->empty_floats({2, this->site_.table().most_kept(), division.padded_batch});
     return {this->steps_,
             this->site_.table(),
-            this->pack(division),
+            this->pack(division, weight),
             read<Element>(projected_),
             bias_ ? read<Element>(*bias_) : nullptr,
             read<Element>(this->h_0_),
@@ -165,13 +160,13 @@ class BackwardDirection : public Direction<Element> {
               expect(of.cells, ScalarType::Float, {this->rows(), this->size_}, "cells")};
   }
 
-  BackwardLayer<Element> layer(const Division& division, unsigned* arrived) {
+  BackwardLayer<Element> layer(const Division& division, Element* weight, unsigned* arrived) {
     grad_cell_ = this->empty_floats({this->batch(), this->size_});
     partials_ = this->empty_floats(
-        {2, this->site_.table().most, division.tiles, division.padded_batch});
+        {2, this->site_.table().most_kept(), division.tiles, division.padded_batch});
     return {this->steps_,
             this->site_.table(),
-            this->pack(division),
+            this->pack(division, weight),
             read<Element>(saved_.grad_output),
             read<Element>(saved_.grad_h_n),
             read<Element>(saved_.grad_c_n),
@@ -194,7 +189,7 @@ class BackwardDirection : public Direction<Element> {
   Tensor grad_weight_hh() const {
     const Tensor before = this->empty({this->rows(), this->size_});
     const Index blocks = (this->batch() * this->size_ + kPrepareThreads - 1) / kPrepareThreads;
-    const dim3 grid(static_cast<unsigned>(std::min<Index>(blocks, 64)), this->count());
+    const dim3 grid(this->count(), static_cast<unsigned>(std::min<Index>(blocks, 64)));
     launch({grid, dim3(kPrepareThreads), 0, current_stream(before)}, hidden_before<Element>,
            this->steps_, static_cast<int>(this->size_), read<Element>(this->h_0_),
            read<Element>(saved_.output), written<Element>(before));
@@ -227,11 +222,15 @@ void run_together(const Directions& directions, const Tensor& on,
   const Recurrence plan = plan_on(device, shape);
   const Tensor arrived = new_ints(on, count);
   auto* counters = static_cast<unsigned*>(arrived.mutable_data_ptr());
+  const Index elements = packed_elements(first->size(), plan.division);
+  const Tensor weights = torch::stable::new_empty(on, {count * elements});
+  auto* packed = written<Element>(weights);
   Layers<Layer, Element> layers{};
   layers.division = plan.division;
   for (int i = 0; i < count; ++i)
-    layers.layer[i] = directions[i]->layer(plan.division, counters + i);
-  run({device, current_stream(on), plan, count, first->count(), first->window(), counters}, layers);
+    layers.layer[i] = directions[i]->layer(plan.division, packed + i * elements, counters + i);
+  const L2Window window{packed, static_cast<std::size_t>(count * elements) * sizeof(Element)};
+  run({device, current_stream(on), plan, count, first->count(), window, counters}, layers);
 }
 
 }  // namespace sdrop

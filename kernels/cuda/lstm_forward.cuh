@@ -64,7 +64,7 @@ class ForwardStep {
   }
   __device__ __forceinline__ float* columns(int position) const {
     return layer_.columns +
-           (position & 1) * static_cast<Offset>(layer_.site.most) * division_.padded_batch;
+           (position & 1) * static_cast<Offset>(layer_.site.most_kept()) * division_.padded_batch;
   }
   // So many threads share a slot, each with every splits()-th live row.
   __device__ __forceinline__ int splits() const { return kRecurrenceThreads / division_.slots(); }

@@ -31,7 +31,6 @@ struct StepTable {
 struct SiteTable {
   int size;              // H
   int sets;
-  int most;              // no set keeps more
   const int* counts;     // (sets), how many each set keeps
   const int* kept;       // (sets, size), the kept neurons in ascending order; behind them anything
   const int* positions;  // (sets, size), where a neuron stands in `kept`, or -1
@@ -39,7 +38,10 @@ struct SiteTable {
   const float* factor;   // or null: element (t, b, j) has factor[t * step + b * row + j]
   Offset factor_step;
   Offset factor_row;
+  int most = 0;          // no set keeps more; 0 where only the device knows
 
+  // Rows of the exchange buffers.
+  __host__ __device__ __forceinline__ int most_kept() const { return most > 0 ? most : size; }
   __device__ __forceinline__ Offset set(int t) const { return sets == 1 ? 0 : t; }
   __device__ __forceinline__ int count(int t) const { return counts[set(t)]; }
   __device__ __forceinline__ const int* kept_at(int t) const { return kept + set(t) * size; }

@@ -67,18 +67,18 @@ __global__ void __launch_bounds__(kPrepareThreads)
   }
 }
 
-// What each row's step started from, whole: (rows, H). Grid: (pieces of a step, T).
+// What each row's step started from, whole: (rows, H). Grid: (T, pieces of a step).
 template <typename Element>
 __global__ void __launch_bounds__(kPrepareThreads)
     hidden_before(StepTable steps, int size, const Element* h_0, const Element* output,
                   Element* to) {
-  const int position = blockIdx.y;
+  const int position = blockIdx.x;
   const Offset first = steps.start_at(position) * size;
   const Offset elements = static_cast<Offset>(steps.size_at(position)) * size;
   const Offset ran = static_cast<Offset>(steps.size_at(position - 1)) * size;
   const Element* before = ran > 0 ? output + steps.start_at(position - 1) * size : output;
-  for (Offset i = blockIdx.x * kPrepareThreads + threadIdx.x; i < elements;
-       i += gridDim.x * kPrepareThreads)
+  for (Offset i = blockIdx.y * kPrepareThreads + threadIdx.x; i < elements;
+       i += gridDim.y * kPrepareThreads)
     to[first + i] = i < ran ? before[i] : h_0[i];
 }
 

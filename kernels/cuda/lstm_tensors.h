@@ -35,7 +35,6 @@ class HiddenSite {
     SiteSource source{static_cast<int>(size), nullptr, 0, nullptr};
     table_.size = source.size;
     table_.sets = 1;
-    table_.most = source.size;
     table_.scale = kept ? static_cast<float>(scale) : 1.0f;
     if (kept) {
       STD_TORCH_CHECK(kept->dim() == 2 && (kept->size(0) == 1 || kept->size(0) == count) &&
@@ -87,17 +86,19 @@ class HiddenSite {
   SiteTable table_{};
 };
 
-// W_h as the blocks of a division read it.
+// Elements of W_h as the blocks of a division read it.
+inline Index packed_elements(Index hidden_size, const Division& division) {
+  return hidden_size * division.tiles * division.columns();
+}
+
 template <typename Element>
-Tensor packed_weight(const Tensor& weight, const Division& division) {
+void pack_weight_to(Element* packed, const Tensor& weight, const Division& division) {
   const Index size = weight.size(0), elements = size * division.columns();
-  const Tensor packed = torch::stable::new_empty(weight, {division.tiles * elements});
   const Index blocks = std::min<Index>((elements + kPrepareThreads - 1) / kPrepareThreads, 32);
   launch({dim3(static_cast<unsigned>(blocks), division.tiles), dim3(kPrepareThreads), 0,
           current_stream(weight)},
          pack_weight<Element>, read<Element>(weight), static_cast<int>(size), division.units,
-         written<Element>(packed));
-  return packed;
+         packed);
 }
 
 }  // namespace sdrop

@@ -34,9 +34,11 @@ struct Division {
   SDROP_ANYWHERE int columns() const { return 4 * units; }
   SDROP_ANYWHERE int slots() const { return units * (row_tile / 4); }
 
-  // Bytes of shared memory. First the resident columns of W_h, if any: (H, units, 4).
+  // Bytes of shared memory. First the resident columns of W_h, if any: (H, units, 4), to a multiple
+  // of the 16 bytes that what stands behind them is read by.
   SDROP_ANYWHERE std::size_t resident_bytes(int hidden_size, int element_bytes) const {
-    return resident ? static_cast<std::size_t>(hidden_size) * columns() * element_bytes : 0;
+    const std::size_t bytes = static_cast<std::size_t>(hidden_size) * columns() * element_bytes;
+    return resident ? (bytes + 15) / 16 * 16 : 0;
   }
   // A stage of streamed rows of W_h: (chunk, units, 4); resident ones are looked up by (chunk)
   // indices instead.

@@ -197,6 +197,24 @@ def _lstm_in_float32(
     return output.to(input.dtype), h_n.to(input.dtype), c_n.to(input.dtype)
 
 
+def _linear_path(
+    backend: str,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    mask: Mask,
+    batch_sizes: Tensor | None,
+) -> Row:
+    return choose_path(
+        "linear",
+        backend,
+        (input, weight, bias),
+        input=mask,
+        batch=input.shape[-2] if batch_sizes is None else len(input) // max(1, len(batch_sizes)),
+        packed=batch_sizes is not None,
+    )
+
+
 def linear(
     input: Tensor,
     weight: Tensor,
@@ -210,7 +228,7 @@ def linear(
     Raises:
         RuntimeError: with a compiled backend that cannot take the arguments.
     """
-    row = choose_path("linear", backend, (input, weight, bias), input=mask)
+    row = _linear_path(backend, input, weight, bias, mask, batch_sizes)
     if row.path == "cpu":
         bias, mask = _or_none_in_float32(bias), _mask_in_float32(mask)
         output = linear_cpu.linear(input.float(), weight.float(), bias, mask, batch_sizes)
@@ -235,7 +253,7 @@ def linear_cross_entropy(
     Raises:
         RuntimeError: with a compiled backend that cannot take the arguments.
     """
-    row = choose_path("linear", backend, (input, weight, bias), input=mask)
+    row = _linear_path(backend, input, weight, bias, mask, batch_sizes)
     if row.path == "cuda":
         return linear_cross_entropy_cuda.linear_cross_entropy(
             input, weight, bias, target, mask, batch_sizes, ignore_index

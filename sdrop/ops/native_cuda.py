@@ -45,7 +45,7 @@ class CudaLibrary(NamedTuple):
 def inspect(library: Path = LIBRARY, reason: Path = REASON) -> CudaLibrary | str:
     """What the library says of itself, or in a line why there is nothing to ask.
 
-    Torch's libraries must be loaded; no operator is registered by this.
+    Torch's libraries must be loaded. Opening it registers its kernels, for CUDA tensors alone.
     """
     if not library.exists():
         return reason.read_text().strip() if reason.exists() else _NOT_BUILT
@@ -138,6 +138,31 @@ def _torch_says() -> str:
     except (RuntimeError, AssertionError) as error:
         return str(error).splitlines()[0]
     return "no device"
+
+
+PRECISIONS = ("float32", "tf32", "bfloat16")
+PATTERNS = ("keep_all", "each_element", "one_set", "counted_on_device", "set_a_step")
+"""As kernels/cuda/choice.h orders them."""
+
+
+def method(precision: str, pattern: str, rows: int, library: Path = LIBRARY) -> str | None:
+    """How the CUDA kernels compute the three products of a dropout site, and why.
+
+    Args:
+        precision, pattern: one of PRECISIONS and one of PATTERNS.
+        rows: of a step, or of all steps where one set serves them all.
+        library: which one to ask.
+
+    Returns:
+        forward, data gradient and weight gradient as kernels/cuda/choice.h names them, then the
+        reason; None where there is no library.
+    """
+    if not library.exists():
+        return None
+    ask = ctypes.CDLL(str(library)).sdrop_cuda_method
+    ask.restype, ask.argtypes = ctypes.c_char_p, (ctypes.c_int, ctypes.c_int, ctypes.c_longlong)
+    said: bytes = ask(PRECISIONS.index(precision), PATTERNS.index(pattern), rows)
+    return said.decode()
 
 
 def has_kernel(op: str, device: torch.device) -> bool:

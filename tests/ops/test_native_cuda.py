@@ -105,3 +105,24 @@ def test_the_library_loads_without_a_gpu_and_says_what_it_was_built_for():
     has_all, architectures = done.stdout.splitlines()
     assert has_all == "True"
     assert architectures.startswith("(80, ")
+
+
+@pytest.mark.parametrize(
+    ("precision", "pattern", "rows", "said"),
+    [
+        ("float32", "keep_all", 20, "whole, whole, whole: nothing is dropped"),
+        ("float32", "set_a_step", 20, "row_skip, row_skip, row_skip: float32"),
+        ("tf32", "set_a_step", 20, "masked, masked, masked: "),
+        ("bfloat16", "set_a_step", 64, "tensor_core, tensor_core, masked: "),
+        ("bfloat16", "one_set", 1, "packed, packed, packed: one set"),
+        ("tf32", "each_element", 99, "masked, masked, masked: each sequence"),
+    ],
+)
+def test_the_library_tells_how_products_are_computed(precision, pattern, rows, said):
+    if not LIBRARY.exists():
+        pytest.skip(f"the CUDA kernels are {inspect()}")
+    assert native_cuda.method(precision, pattern, rows).startswith(said)
+
+
+def test_without_a_library_no_method_is_told(tmp_path):
+    assert native_cuda.method("float32", "one_set", 1, tmp_path / "_CUDA.so") is None

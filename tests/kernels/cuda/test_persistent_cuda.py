@@ -9,6 +9,7 @@ from kernels_random import PATTERNS, draw, random_layer, relative_errors
 
 from sdrop.ops.lstm import lstm_equations
 from sdrop.ops.lstm.cuda import lstm, lstm_directions
+from sdrop.ops.lstm.l2_cache import keep_weights_in_l2
 
 
 def both_directions(steps, batch, input_size, hidden_size, pattern, packed):
@@ -110,3 +111,11 @@ def test_the_second_level_cache_is_set_aside_on_request_alone(request, device):
     windowed = lstm(*layer.tensors, **layer.options)
     assert keep(0, 0) == 0
     assert all(torch.equal(a, b) for a, b in zip(plain, windowed, strict=True))
+
+
+def test_a_request_for_cache_that_cannot_be_met_is_told_why():
+    with pytest.raises(ValueError, match=r"keep_weights_in_l2\(-1\): expected a number of bytes"):
+        keep_weights_in_l2(-1)
+    if not torch.cuda.is_available():
+        with pytest.raises(RuntimeError, match="keep_weights_in_l2: the CUDA kernels are"):
+            keep_weights_in_l2(1)
