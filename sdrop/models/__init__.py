@@ -1,5 +1,6 @@
 """The models that the recipes train."""
 
 from sdrop.models.language_model import DropoutRates, LanguageModel
+from sdrop.models.translator import Translator, TranslatorSizes
 
-__all__ = ["DropoutRates", "LanguageModel"]
+__all__ = ["DropoutRates", "LanguageModel", "Translator", "TranslatorSizes"]
