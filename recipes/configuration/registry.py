@@ -8,18 +8,23 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
-from . import schema
+from . import schema, translation
 
 SCHEMAS: dict[str, dict[str, type]] = {
     "": {
         "ptb": schema.LanguageModelRun,
+        "iwslt": translation.TranslationRun,
         "bench": schema.BenchRun,
     },
-    "model": {"lstm": schema.Model},
+    "model": {"lstm": schema.Model, "translator": translation.Translator},
     "data": {
         "ptb": schema.Ptb,
         "pydoc": schema.Pydoc,
         "text": schema.Text,
+        "dates": translation.Dates,
+        "parallel": translation.ParallelFiles,
+        "iwslt14_de_en": translation.Iwslt14,
+        "iwslt15_en_vi": translation.Iwslt15,
     },
     "dropout": {"dropout": schema.Dropout},
     "optimizer": {"sgd": schema.Sgd, "adam": schema.Adam},

@@ -167,8 +167,8 @@ def test_sizes_that_do_not_fit_are_named(options, words):
 def test_scores_and_ranges_that_are_none_are_named():
     with pytest.raises(ValueError, match="dot, general, concat, got 'mlp'"):
         Translator(*WORDS, TranslatorSizes(4, 4, attention="mlp"))
+    sizes = TranslatorSizes(4, 6, encoder_num_layers=1, encoder_hidden_size=6, attention="dot")
     with pytest.raises(ValueError, match=r"score='dot' needs.*6 features, got 12"):
-        sizes = TranslatorSizes(4, 6, encoder_num_layers=1, encoder_hidden_size=6, attention="dot")
         Translator(*WORDS, sizes)
     with pytest.raises(ValueError, match="init_range to be a number >= 0, got -1"):
         small(init_range=-1)
