@@ -17,12 +17,9 @@ words. In an installed package this file is `sdrop.recipes.iwslt`.
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 import torch
 from hydra.core.hydra_config import HydraConfig
@@ -41,8 +38,6 @@ from sdrop.data import (
     Side,
     TranslationBatches,
 )
-from sdrop.evaluation import DecodingSettings, Evaluation, perplexity
-from sdrop.evaluation.attention_map import save_attention
 from sdrop.models import Translator, TranslatorSizes
 from sdrop.training import (
     BLEU,
@@ -73,23 +68,24 @@ from .configuration.translation import TranslationRun
 from .debugging import limited, watched
 from .run_folder import announced_changes, checkpoint_of, options_kept, run_folder_of
 from .texts import (
-    Scored,
-    Translated,
-    as_tensor,
-    decoding_settings,
-    encoded,
+    Sides,
     lines_to_translate,
     load_sides,
     make_sides,
     not_too_long,
+    output_to,
     read_corpus,
     save_sides,
-    scored,
-    translated,
 )
-
-Sides = tuple[Side, Side]
-GREEDY = DecodingSettings(beam_size=1)  # at each validation in training
+from .translations import (
+    Scored,
+    decoding_settings,
+    draw_attention_maps,
+    lines_of,
+    tested,
+    translated,
+    validated,
+)
 
 
 @dataclass(frozen=True)
@@ -224,7 +220,8 @@ def make_model(options: TranslationRun, sides: Sides) -> Translator:
     torch.manual_seed(options.seed)
     try:
         return Translator(
-            *(len(side.vocabulary) for side in sides),
+            len(sides[0].vocabulary),
+            len(sides[1].vocabulary),
             TranslatorSizes(**sizes),
             rates=make_rates(options.dropout),
             pattern=make_pattern(options.dropout),
@@ -233,66 +230,6 @@ def make_model(options: TranslationRun, sides: Sides) -> Translator:
         )
     except (ValueError, RuntimeError) as error:  # such as sizes that do not fit together
         raise Mistake(str(error)) from error
-
-
-def validated(
-    options: TranslationRun, model: Translator, text: ParallelText, sides: Sides, fabric: Fabric
-) -> Evaluation:
-    """Loss, and BLEU of greedy translations; a few of them are shown."""
-    source, target = sides
-    marks = {"begin": target.mark(BEGIN), "end": target.mark(END)}
-    batches = TranslationBatches(
-        encoded(text, source, target), batch_size=options.data.batch_size, **marks, shuffle=False
-    )
-    found = translated([model], text.source, sides, options.decoding, GREEDY, fabric.device)
-    scores = scored(found, text.target, target.text).scores
-    loss = perplexity(model, batches, fabric.device)
-    for line, reference, given in list(zip(text.source, text.target, found, strict=True))[
-        : options.samples
-    ]:
-        fabric.print(f"  {line}\n  = {reference}\n  > {given.lines[0]}")
-    metrics = {"chrf": scores.chrf, "bleu_tokens": scores.tokenized_bleu, **loss.metrics}
-    return Evaluation(loss.loss, loss.tokens, {BLEU.name: scores.bleu, **metrics})
-
-
-def tested(
-    options: TranslationRun,
-    models: Sequence[Translator],
-    text: ParallelText,
-    sides: Sides,
-    fabric: Fabric,
-) -> Scored:
-    """Scores of the translations that `decoding.` options find, in the run's precision."""
-    settings = decoding_settings(options.decoding)
-    with fabric.autocast():
-        found = translated(models, text.source, sides, options.decoding, settings, fabric.device)
-    return scored(found, text.target, sides[1].text)
-
-
-def draw_attention_maps(
-    options: TranslationRun,
-    model: Translator,
-    text: ParallelText,
-    sides: Sides,
-    fabric: Fabric,
-    folder: Path,
-) -> None:
-    """A picture of the attention over each of the chosen test sentences, counted from 0."""
-    source, target = sides
-    for number in options.attention_maps:
-        if number >= len(text):
-            raise Mistake(f"attention_maps={number}: the test text has {len(text)} sentences.")
-        line = text.source[number]
-        (found,) = translated([model], [line], sides, options.decoding, GREEDY, fabric.device)
-        words = found.hypotheses[0].words
-        save_attention(
-            model,
-            as_tensor(source.numbers(line).tolist(), fabric.device),
-            as_tensor(words, fabric.device),
-            (source.split(line), [*target.vocabulary.decode(words), END]),
-            folder / f"attention-{number}.png",
-            begin=target.mark(BEGIN),
-        )
 
 
 def summarise(
@@ -358,31 +295,6 @@ def translate_lines(options: TranslationRun) -> None:
                     output.write(f"{line}\n")
                 number += 1
             output.flush()
-
-
-def lines_of(found: Translated, number: int, options: TranslationRun) -> Iterator[str]:
-    """What is written for one line of the input."""
-    several = zip(found.lines, found.words, found.hypotheses, strict=True)
-    for line, words, hypothesis in several:
-        text = line if options.detokenize else " ".join(words)
-        if options.decoding.n_best == 1:
-            yield text
-        else:
-            yield f"{number} ||| {text} ||| {hypothesis.score:.6f}"
-
-
-@contextmanager
-def output_to(path: str | None) -> Iterator[TextIO]:
-    """The file of that name, or the standard output in UTF-8."""
-    if path is None:
-        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-        yield sys.stdout
-        return
-    try:
-        with Path(path).open("w", encoding="utf-8", newline="\n") as file:
-            yield file
-    except OSError as error:
-        raise Mistake(f"output={path}: {error.strerror}") from error
 
 
 def load_trained(options: TranslationRun) -> tuple[list[Translator], Sides, Fabric]:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-
-import torch
-from torch import Tensor, nn
+from typing import TextIO
 
 from sdrop.data import (
-    BEGIN,
-    END,
     DataError,
     MosesText,
     Pair,
@@ -29,39 +25,25 @@ from sdrop.data.lines import read_lines
 from sdrop.data.side import split
 from sdrop.data.subwords import load_subwords, make_subwords, save_subwords
 from sdrop.data.wit3 import has_wit3
-from sdrop.evaluation import (
-    DecodingSettings,
-    Hypothesis,
-    TranslationScores,
-    replaced_unknown,
-    translate,
-    translation_scores,
-)
 
+from .configuration import Mistake
 from .configuration import translation as schema
 
 LINES_AT_A_TIME = 1000  # of a text to translate: memory does not grow with it
-_TAB = "\t"
-
-
-@dataclass(frozen=True)
-class Translated:
-    """The translations of one line, best first: as words, as lines, and as they were found."""
-
-    words: list[list[str]]
-    lines: list[str]
-    hypotheses: list[Hypothesis]
+Sides = tuple[Side, Side]
 
 
 def read_corpus(data: schema.TranslationData) -> ParallelCorpus:
     """The three splits of the corpus that `data=` chooses."""
-    languages = {"source": data.source, "target": data.target}
+    source, target = data.source, data.target
     if isinstance(data, schema.Dates):
-        return load_parallel("dates", **languages, train_pairs=data.train_pairs)
+        return load_parallel("dates", source=source, target=target, train_pairs=data.train_pairs)
     assert isinstance(data, schema.ParallelFiles | schema.Iwslt14 | schema.Iwslt15)
     files = {"train": data.train, "valid": data.valid, "test": data.test}
     tokenized = data.tokenized if isinstance(data, schema.ParallelFiles) else True
-    return load_parallel(data.name, **languages, root=data.root, files=files, tokenized=tokenized)
+    return load_parallel(
+        data.name, source=source, target=target, root=data.root, files=files, tokenized=tokenized
+    )
 
 
 def make_sides(
@@ -116,7 +98,7 @@ def save_sides(source: Side, target: Side, folder: Path) -> None:
         save_subwords(side.subwords, folder / f"subwords.{name}")
 
 
-def load_sides(data: schema.TranslationData, folder: Path) -> tuple[Side, Side]:
+def load_sides(data: schema.TranslationData, folder: Path) -> Sides:
     """The words of both languages from a run folder."""
     raw = isinstance(data, schema.Dates) or (
         not data.tokenized
@@ -131,102 +113,6 @@ def load_sides(data: schema.TranslationData, folder: Path) -> tuple[Side, Side]:
         )
         for name, language in (("source", data.source), ("target", data.target))
     )
-
-
-def decoding_settings(options: schema.Decoding) -> DecodingSettings:
-    """The search that `decoding.` options ask for."""
-    return DecodingSettings(
-        beam_size=options.beam_size,
-        length_penalty=options.length_penalty,
-        coverage_penalty=options.coverage_penalty,
-        max_length_ratio=options.max_length_ratio,
-        max_length_extra=options.max_length_extra,
-        n_best=options.n_best,
-    )
-
-
-def translated(
-    models: Sequence[nn.Module],
-    lines: Sequence[str],
-    sides: tuple[Side, Side],
-    options: schema.Decoding,
-    settings: DecodingSettings,
-    device: torch.device | str,
-) -> list[Translated]:
-    """The translations of each line, in the order of the lines."""
-    source, target = sides
-    sentences = [source.split(line) for line in lines]
-    found = translate(
-        models,
-        [source.vocabulary.encode(words) for words in sentences],
-        begin=target.mark(BEGIN),
-        end=target.mark(END),
-        settings=settings,
-        batch_size=options.batch_size,
-        device=device,
-    )
-    dictionary = read_dictionary(options.dictionary)
-
-    def words(hypothesis: Hypothesis, sentence: list[str]) -> list[str]:
-        pieces = target.vocabulary.decode(hypothesis.words)
-        if options.replace_unknown:
-            unknown = target.vocabulary.unknown_token
-            pieces = replaced_unknown(pieces, hypothesis.attended, sentence, unknown, dictionary)
-        return target.words(pieces)
-
-    results = []
-    for hypotheses, sentence in zip(found, sentences, strict=True):
-        several = [words(hypothesis, sentence) for hypothesis in hypotheses]
-        results.append(
-            Translated(several, [target.text.detokenize(each) for each in several], hypotheses)
-        )
-    return results
-
-
-def read_dictionary(path: str | None) -> dict[str, str]:
-    """Translations of source words: lines of a word, a tab, and its translation.
-
-    Raises:
-        DataError: for a line of another form.
-    """
-    if path is None:
-        return {}
-    pairs = [line.split(_TAB) for line in read_lines(Path(path))]
-    for number, pair in enumerate(pairs, start=1):
-        if len(pair) != 2:
-            raise DataError(f"{path}, line {number}: expected a word, a tab and its translation")
-    return dict(pairs)  # type: ignore[arg-type]
-
-
-def scored(found: Sequence[Translated], references: Sequence[str], text: MosesText) -> Scored:
-    """Scores of the best translations, and the four texts that they rest on."""
-    words = [text.tokenize(line) for line in references]
-    lines = (
-        [text.detokenize(each) for each in words]
-        if text.tokenized
-        else [line.lower() if text.lowercase else line for line in references]
-    )
-    texts = {
-        "txt": [each.lines[0] for each in found],
-        "reference.txt": lines,
-        "tokens.txt": [" ".join(each.words[0]) for each in found],
-        "reference.tokens.txt": [" ".join(each) for each in words],
-    }
-    return Scored(translation_scores(*texts.values()), texts)
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Scores, and the texts by the last part of their file's name."""
-
-    scores: TranslationScores
-    texts: dict[str, list[str]]
-
-    def save(self, folder: Path, split: str) -> None:
-        """Write the texts, to be scored again by others."""
-        folder.mkdir(exist_ok=True)
-        for name, lines in self.texts.items():
-            (folder / f"{split}.{name}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
 
 
 def lines_to_translate(path: str | None) -> Iterator[list[str]]:
@@ -250,6 +136,15 @@ def _standard_input() -> Iterator[str]:
             ) from None
 
 
-def as_tensor(words: Sequence[int], device: torch.device | str) -> Tensor:
-    """Word numbers on a device, int64 (N,)."""
-    return torch.tensor(words, dtype=torch.int64, device=device)
+@contextmanager
+def output_to(path: str | None) -> Iterator[TextIO]:
+    """The file of that name, or the standard output in UTF-8."""
+    if path is None:
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+        yield sys.stdout
+        return
+    try:
+        with Path(path).open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+    except OSError as error:
+        raise Mistake(f"output={path}: {error.strerror}") from error
