@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from toy_translators import BEGIN, END, exhaustive, score, toy_translator
+from toy_translators import BEGIN, END, exhaustive, plain_beam_search, score, toy_translator
 
 from sdrop.evaluation.beam_search import beam_search
 from sdrop.evaluation.decoding import DecodingSettings
@@ -52,6 +52,19 @@ def test_a_wide_beam_of_an_ensemble_finds_the_best_of_the_mean_probabilities():
         best = exhaustive(models, source, settings)[0]
         assert found[0].words == best.words
         assert found[0].score == pytest.approx(best.score, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("beam_size", [2, 4])
+def test_a_beam_finds_all_that_a_plain_one_finds(seed, beam_size):
+    model = toy_translator(seed, words=7)
+    limits = {"max_length_ratio": 0.0, "max_length_extra": 4}
+    settings = DecodingSettings(beam_size=beam_size, n_best=beam_size, **limits)
+    for source, found in zip(SOURCES, search([model], settings), strict=True):
+        plain = plain_beam_search(model, source, settings)
+        assert [each.words for each in found] == [each.words for each in plain]
+        scores = [each.score for each in plain]
+        assert [each.score for each in found] == pytest.approx(scores, rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -60,3 +60,35 @@ def exhaustive(models, source, settings):
     every = (list(each) for length in range(limit + 1) for each in product(words, repeat=length))
     scored = [Scored(each, score(models, source, each, settings)) for each in every]
     return sorted(scored, key=lambda each: each.score, reverse=True)
+
+
+def plain_beam_search(model, source, settings):
+    """All hypotheses of a sentence, best first; the beam is narrower by one for each that ends.
+
+    Slow: every prefix is scored anew from its beginning.
+    """
+    limit = int(len(source) * settings.max_length_ratio) + settings.max_length_extra
+    live, finished = [((), 0.0)], []
+    while live and len(finished) < settings.beam_size:
+        grown = []
+        for words, total in live:
+            for word, gained in enumerate(_next_log_probabilities(model, source, words)):
+                if word == END or len(words) < limit:
+                    grown.append(((*words, word), total + gained))
+        grown.sort(key=lambda each: each[1], reverse=True)
+        kept = grown[: settings.beam_size - len(finished)]
+        ended = [(list(words[:-1]), total) for words, total in kept if words[-1] == END]
+        finished += [
+            Scored(words, total / ((6 + len(words)) / 6) ** settings.length_penalty)
+            for words, total in ended
+        ]
+        live = [each for each in kept if each[0][-1] != END]
+    return sorted(finished, key=lambda each: each.score, reverse=True)
+
+
+@torch.no_grad()
+def _next_log_probabilities(model, source, words):
+    memory, state = model.encode(source.unsqueeze(1), torch.tensor([len(source)]))
+    for word in (BEGIN, *words):
+        found, _, state = model.next_word(torch.tensor([word]), memory, state)
+    return found[0].tolist()
