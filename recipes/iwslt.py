@@ -3,15 +3,14 @@
     python -m recipes.iwslt                                 # dates, German to English: a minute
     python -m recipes.iwslt data.source=en data.target=vi   # dates, English to Vietnamese
     python -m recipes.iwslt experiment=opennmt_de_en data.root=DIR dropout=structured
-    python -m recipes.iwslt experiment=luong_en_vi_laptop data.root=DIR
     python -m recipes.iwslt data=parallel data.root=DIR data.source=de data.target=en
     python -m recipes.iwslt resume=auto hydra.run.dir=DIR   # go on with a run that was stopped
     python -m recipes.iwslt mode=evaluate checkpoint=DIR decoding.beam_size=10
     python -m recipes.iwslt mode=translate checkpoint=DIR input=FILE output=FILE
     echo "Samstag, 3. April 2021" | python -m recipes.iwslt mode=translate checkpoint=DIR
 
-`main` takes the options that Hydra composed and `run` trains; texts.py has what concerns lines and
-words. In an installed package this file is `sdrop.recipes.iwslt`.
+`main` takes the options that Hydra composed and `run` trains; lines and words are texts.py's business,
+what is found translations.py's. In an installed package this file is `sdrop.recipes.iwslt`.
 """
 
 from __future__ import annotations
@@ -79,6 +78,7 @@ from .texts import (
 )
 from .translations import (
     Scored,
+    check_attention_maps,
     decoding_settings,
     draw_attention_maps,
     lines_of,
@@ -126,6 +126,7 @@ def run(
         Mistake, DataError, CheckpointError, NonFiniteError: with what can be done about it.
     """
     corpus = read_corpus(options.data)
+    check_attention_maps(options.attention_maps, corpus.test)
     source, target, pairs = make_sides(options.data, corpus)
     sides = source, target
     fabric = start_fabric(options)

@@ -180,6 +180,17 @@ def tested(
     return scored(found, text.target, sides[1].text)
 
 
+def check_attention_maps(numbers: Sequence[int], text: ParallelText) -> None:
+    """Refuse numbers of sentences that the test text has not.
+
+    Raises:
+        Mistake: naming the first.
+    """
+    for number in numbers:
+        if number >= len(text):
+            raise Mistake(f"attention_maps={number}: the test text has {len(text)} sentences.")
+
+
 def draw_attention_maps(
     options: schema.TranslationRun,
     model: Translator,
@@ -191,8 +202,6 @@ def draw_attention_maps(
     """A picture of the attention over each of the chosen test sentences, counted from 0."""
     source, target = sides
     for number in options.attention_maps:
-        if number >= len(text):
-            raise Mistake(f"attention_maps={number}: the test text has {len(text)} sentences.")
         line = text.source[number]
         (found,) = translated([model], [line], sides, options.decoding, GREEDY, fabric.device)
         words = found.hypotheses[0].words

@@ -248,7 +248,10 @@ class Translator(nn.Module):
         """
         embedded = self.target_embedding(words.unsqueeze(0))
         output, weights, state = self.decoder(embedded, memory, state)
-        return torch.log_softmax(self.generator(output[0]), dim=-1), weights[0], state
+        scores = self.generator(output[0])
+        # Sums over a sentence need more digits than half precision has.
+        exact = torch.promote_types(scores.dtype, torch.float32)
+        return torch.log_softmax(scores, dim=-1, dtype=exact), weights[0], state
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in asdict(self.sizes).items())

@@ -328,7 +328,8 @@ def test_what_does_not_go_together_is_told(command, words):
 
 def test_a_picture_of_a_sentence_that_there_is_not_is_told(train, tmp_path):
     with pytest.raises(Mistake, match="attention_maps=7: the test text has 3 sentences"):
-        train(tmp_path, "trainer.max_steps=1", "attention_maps=7")
+        train(tmp_path / "run", "trainer.max_steps=1", "attention_maps=7")
+    assert not (tmp_path / "run").exists()
 
 
 def test_sizes_that_do_not_fit_are_told_before_anything_is_written(train, tmp_path):
