@@ -9,8 +9,8 @@
     python -m recipes.iwslt mode=translate checkpoint=DIR input=FILE output=FILE
     echo "Samstag, 3. April 2021" | python -m recipes.iwslt mode=translate checkpoint=DIR
 
-`main` takes the options that Hydra composed and `run` trains; lines and words are texts.py's business,
-what is found translations.py's. In an installed package this file is `sdrop.recipes.iwslt`.
+`main` takes the options that Hydra composed and `run` trains; texts.py has what concerns lines and
+words, translations.py what is found. In an installed package this is `sdrop.recipes.iwslt`.
 """
 
 from __future__ import annotations
