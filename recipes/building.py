@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+from lightning_fabric import Fabric
 from torch import nn
 from torch.optim import Optimizer
 
+from sdrop import DropoutPattern
+from sdrop.models import DropoutRates
 from sdrop.training import (
     Metric,
     Schedule,
@@ -17,10 +20,11 @@ from sdrop.training import (
     decay_after,
     decay_inverse_time,
     decay_on_plateau,
+    make_fabric,
     sgd,
 )
 
-from .configuration import schema
+from .configuration import Mistake, schema
 
 
 def make_optimizer(options: schema.Optimizer, model: nn.Module) -> Optimizer:
@@ -61,3 +65,36 @@ def make_settings(options: schema.Trainer, *, same_across_ranks: bool) -> Traine
     settings = dataclasses.asdict(options)
     del settings["precision"]
     return TrainerSettings(**settings, same_across_ranks=same_across_ranks)
+
+
+def start_fabric(options: schema.Run) -> Fabric:
+    """Device and precision; one process of several under torchrun."""
+    try:
+        return make_fabric(options.device, options.trainer.precision)
+    except (ValueError, RuntimeError) as error:
+        raise Mistake(str(error)) from error
+
+
+def make_rates(options: schema.Dropout) -> DropoutRates:
+    """The rate in force at each site."""
+    return DropoutRates(options.input, options.between, options.recurrent, options.output)
+
+
+def make_pattern(options: schema.Dropout) -> DropoutPattern:
+    """How draws are shared over batch and time."""
+    return DropoutPattern(**dataclasses.asdict(options.pattern))
+
+
+def number_of_parameters(model: nn.Module) -> int:
+    """Weights that are trained; tied ones count once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def describe_dropout(options: schema.Dropout) -> str:
+    """The pattern and the rate at each site, in a line."""
+    rates = dataclasses.asdict(make_rates(options))
+    if not any(rates.values()):
+        return "none"
+    return f"{make_pattern(options)}: " + ", ".join(
+        f"{site} {rate:g}" for site, rate in rates.items()
+    )

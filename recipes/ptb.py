@@ -29,7 +29,7 @@ from hydra.core.hydra_config import HydraConfig
 from lightning_fabric import Fabric
 from omegaconf import DictConfig
 
-from sdrop import DropoutPattern, backends
+from sdrop import backends
 from sdrop.data import (
     END_OF_LINE,
     Batches,
@@ -42,7 +42,7 @@ from sdrop.data import (
 )
 from sdrop.evaluation import perplexity
 from sdrop.evaluation.generation import generate
-from sdrop.models import DropoutRates, LanguageModel
+from sdrop.models import LanguageModel
 from sdrop.training import (
     PERPLEXITY,
     CheckpointError,
@@ -52,11 +52,19 @@ from sdrop.training import (
     best,
     fit,
     load_weights,
-    make_fabric,
     write_summary,
 )
 
-from .building import make_optimizer, make_schedule, make_settings
+from .building import (
+    describe_dropout,
+    make_optimizer,
+    make_pattern,
+    make_rates,
+    make_schedule,
+    make_settings,
+    number_of_parameters,
+    start_fabric,
+)
 from .configuration import Mistake, as_options, launch
 from .configuration.schema import LanguageModelData, LanguageModelRun, Ptb, Text
 from .debugging import limited, watched
@@ -165,14 +173,6 @@ def read_corpus(data: LanguageModelData) -> Corpus:
     return load_corpus("pydoc")
 
 
-def start_fabric(options: LanguageModelRun) -> Fabric:
-    """Device and precision; one process of several under torchrun."""
-    try:
-        return make_fabric(options.device, options.trainer.precision)
-    except (ValueError, RuntimeError) as error:
-        raise Mistake(str(error)) from error
-
-
 def make_batches(
     options: LanguageModelRun, corpus: Corpus, vocabulary: Vocabulary, fabric: Fabric
 ) -> tuple[Batches, Batches, Batches]:
@@ -205,14 +205,13 @@ def make_batches(
 
 def make_model(options: LanguageModelRun, vocabulary: Vocabulary) -> LanguageModel:
     """The model with its first weights, which follow from the seed."""
-    dropout = options.dropout
     torch.manual_seed(options.seed)
     try:
         return LanguageModel(
             len(vocabulary),
             **dataclasses.asdict(options.model),
-            rates=DropoutRates(dropout.input, dropout.between, dropout.recurrent, dropout.output),
-            pattern=DropoutPattern(**dataclasses.asdict(dropout.pattern)),
+            rates=make_rates(options.dropout),
+            pattern=make_pattern(options.dropout),
             backend=options.backend,
         )
     except (ValueError, RuntimeError) as error:  # such as a backend that is missing here
@@ -248,7 +247,7 @@ def summarise(
         steps=result.fit.steps,
         parameters=number_of_parameters(model),
         backend=options.backend,
-        pattern=describe_dropout(options),
+        pattern=describe_dropout(options.dropout),
         signature=f"{options.data.name}-{signature}",
         bits_per_word=math.log2(result.test),
         backends=backends(),
@@ -297,11 +296,6 @@ def load_trained(options: LanguageModelRun) -> tuple[LanguageModel, Vocabulary, 
     return model.to(fabric.device), vocabulary, fabric
 
 
-def number_of_parameters(model: LanguageModel) -> int:
-    """Weights that are trained; tied ones count once."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def describe(
     options: LanguageModelRun,
     corpus: Corpus,
@@ -317,19 +311,9 @@ def describe(
         f"vocabulary {len(vocabulary):,}\n"
         f"model {options.model.num_layers} x {options.model.hidden_size}, "
         f"{number_of_parameters(model):,} parameters\n"
-        f"dropout {describe_dropout(options)}\n"
+        f"dropout {describe_dropout(options.dropout)}\n"
         f"backend {options.backend}; kernels for {device}: {backends().get(device, 'none')}"
     )
-
-
-def describe_dropout(options: LanguageModelRun) -> str:
-    """The pattern and the rate at each site, in a line."""
-    dropout = options.dropout
-    pattern = DropoutPattern(**dataclasses.asdict(dropout.pattern))
-    rates = {site: getattr(dropout, site) for site in ("input", "between", "recurrent", "output")}
-    if not any(rates.values()):
-        return "none"
-    return f"{pattern}: " + ", ".join(f"{site} {rate:g}" for site, rate in rates.items())
 
 
 if __name__ == "__main__":

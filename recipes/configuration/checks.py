@@ -12,6 +12,7 @@ from sdrop.benchmark.suites import registered_steps
 from .nearest import hint, nearest
 from .schema import BenchRun, Model, Ptb, Run, Sgd
 from .tagging import Conll2003, TaggingRun
+from .translation import TranslationRun
 
 
 def contradictions(options: Run | BenchRun) -> Iterator[str]:
@@ -65,6 +66,8 @@ def _about_training(options: Run) -> Iterator[str]:
             "data=ptb needs a folder: add data.root=DIR, where the three ptb.*.txt files are, or "
             "where data.download=true is to put them."
         )
+    if isinstance(options, TranslationRun):
+        yield from _about_translation(options)
     optimizer = options.optimizer
     if isinstance(optimizer, Sgd) and optimizer.nesterov and not optimizer.momentum:
         yield "optimizer.nesterov=true needs a momentum: add optimizer.momentum=0.9."
@@ -93,3 +96,25 @@ def _about_tagging(options: TaggingRun) -> Iterator[str]:
         )
     if options.mode != "tag" and (options.input, options.output) != ("-", "-"):
         yield "input= and output= are for mode=tag."
+
+
+def _about_translation(options: TranslationRun) -> Iterator[str]:
+    data, decoding = options.data, options.decoding
+    if data.source == data.target:
+        yield f"data.source={data.source} and data.target={data.target}: two languages are wanted."
+    if data.name.startswith("iwslt") and data.root is None and options.mode != "translate":
+        yield f"data={data.name} needs a folder: add data.root=DIR, where its files are."
+    if decoding.n_best > decoding.beam_size:
+        yield (
+            f"decoding.n_best={decoding.n_best}: a beam of decoding.beam_size={decoding.beam_size} "
+            "finds no more than that many."
+        )
+    if data.subwords == "bpe" and data.subword_codes is None:
+        yield "data.subwords=bpe needs its merges: add data.subword_codes=NAME, for NAME.de and so."
+    if data.subwords != "none" and data.vocabulary is not None:
+        yield "data.vocabulary= is of words: with data.subwords set it to null."
+    for name in ("input", "output"):
+        if options.mode != "translate" and getattr(options, name) is not None:
+            yield f"{name}= is for mode=translate."
+    if options.mode == "train" and (options.ensemble or options.average > 1):
+        yield "ensemble= and average= are for mode=evaluate and mode=translate."

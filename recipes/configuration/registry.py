@@ -8,15 +8,20 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
-from . import schema, tagging
+from . import schema, tagging, translation
 
 SCHEMAS: dict[str, dict[str, type]] = {
     "": {
         "ptb": schema.LanguageModelRun,
+        "iwslt": translation.TranslationRun,
         "conll": tagging.TaggingRun,
         "bench": schema.BenchRun,
     },
-    "model": {"lstm": schema.Model, "tagger": tagging.TaggerModel},
+    "model": {
+        "lstm": schema.Model,
+        "translator": translation.Translator,
+        "tagger": tagging.TaggerModel,
+    },
     "data": {
         "ptb": schema.Ptb,
         "pydoc": schema.Pydoc,
@@ -24,6 +29,10 @@ SCHEMAS: dict[str, dict[str, type]] = {
         "gazetteer": tagging.Gazetteer,
         "conll2003": tagging.Conll2003,
         "columns": tagging.Columns,
+        "dates": translation.Dates,
+        "parallel": translation.ParallelFiles,
+        "iwslt14_de_en": translation.Iwslt14,
+        "iwslt15_en_vi": translation.Iwslt15,
     },
     "dropout": {"dropout": schema.Dropout},
     "optimizer": {"sgd": schema.Sgd, "adam": schema.Adam},

@@ -99,24 +99,24 @@ def step_comparison(shape: Shape, variants: Sequence[str], setting: Setting) -> 
 
 def stock_step(shape: Shape, setting: Setting, *, drops: bool) -> Candidate:
     """A step of stock parts."""
-    model = StockLanguageModel(shape, drops=drops)
-
-    def finish(optimizer: Optimizer) -> None:
-        clip_grad_norm_(model.parameters(), MAX_GRAD_NORM, foreach=True)
-        optimizer.step()
-
-    return _candidate(model, shape, setting, partial(_faster_sgd, setting), finish)
+    return stock_candidate(StockLanguageModel(shape, drops=drops), _window(shape, setting), setting)
 
 
 def sdrop_step(shape: Shape, variant: Variant, setting: Setting) -> Candidate:
     """A step as the ptb recipe takes it."""
     model = _language_model(shape, variant, setting)
-    return _candidate(model, shape, setting, _sdrop_sgd, sdrop_finish(model))
+    return sdrop_candidate(model, _window(shape, setting), setting)
 
 
 def _same_tail_step(shape: Shape, setting: Setting, *, drops: bool) -> Candidate:
     model = SameTailLanguageModel(shape, drops=drops, backend=setting.backend)
-    return _candidate(model, shape, setting, _sdrop_sgd, sdrop_finish(model))
+    return sdrop_candidate(model, _window(shape, setting), setting)
+
+
+def _window(shape: Shape, setting: Setting) -> tuple[Tensor, ...]:
+    """Word ids and those that follow. # shape: (T, B) each"""
+    size = (2, shape.steps, shape.batch)
+    return torch.randint(shape.vocabulary_size, size, device=setting.device).unbind()
 
 
 def _language_model(shape: Shape, variant: Variant, setting: Setting) -> LanguageModel:
@@ -131,21 +131,43 @@ def _language_model(shape: Shape, variant: Variant, setting: Setting) -> Languag
     )
 
 
+def stock_candidate(model: nn.Module, batch: tuple[Tensor, ...], setting: Setting) -> Candidate:
+    """A training step of stock parts: torch's clipping, and the faster SGD here.
+
+    Args:
+        model: called as `model(*batch)`; returns the loss, or a tuple that begins with it.
+        batch: on the setting's device.
+        setting: device, dtype and threads.
+    """
+
+    def finish(optimizer: Optimizer) -> None:
+        clip_grad_norm_(model.parameters(), MAX_GRAD_NORM, foreach=True)
+        optimizer.step()
+
+    return _candidate(model, batch, setting, partial(_faster_sgd, setting), finish)
+
+
+def sdrop_candidate(model: nn.Module, batch: tuple[Tensor, ...], setting: Setting) -> Candidate:
+    """A training step with the clipping and the optimizer that the recipes train with.
+
+    Arguments as for `stock_candidate`.
+    """
+    return _candidate(model, batch, setting, _sdrop_sgd, sdrop_finish(model))
+
+
 def _candidate(
     model: nn.Module,
-    shape: Shape,
+    batch: tuple[Tensor, ...],
     setting: Setting,
     make_optimizer: Callable[[nn.Module], Optimizer],
     finish: Callable[[Optimizer], None],
 ) -> Candidate:
     """Forward, backward and `finish`."""
     model.to(device=setting.device, dtype=dtype_of(setting))
-    size = (2, shape.steps, shape.batch)
-    input, target = torch.randint(shape.vocabulary_size, size, device=setting.device)
     optimizer = make_optimizer(model)
 
     def run() -> None:
-        loss = model(input, target)
+        loss = model(*batch)
         (loss if isinstance(loss, Tensor) else loss[0]).backward()
         finish(optimizer)
 

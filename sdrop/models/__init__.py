@@ -2,5 +2,6 @@
 
 from sdrop.models.language_model import DropoutRates, LanguageModel
 from sdrop.models.tagger import Tagger
+from sdrop.models.translator import Translator, TranslatorSizes
 
-__all__ = ["DropoutRates", "LanguageModel", "Tagger"]
+__all__ = ["DropoutRates", "LanguageModel", "Tagger", "Translator", "TranslatorSizes"]

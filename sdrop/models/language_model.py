@@ -40,6 +40,12 @@ class DropoutRates:
             check_rate(f"DropoutRates.{field.name}", getattr(self, field.name))
 
 
+def check_init_range(model: str, init_range: float) -> None:
+    """Raises ValueError where the range is negative, infinite or NaN."""
+    if not 0.0 <= init_range < math.inf:
+        raise ValueError(f"{model}: expected init_range to be a number >= 0, got {init_range}")
+
+
 class LanguageModel(nn.Module):
     """Predicts each next word (Zaremba et al. 2014, with Sarma et al. 2021's dropout).
 
@@ -109,10 +115,7 @@ class LanguageModel(nn.Module):
         Raises:
             ValueError: where the range is negative, infinite or NaN.
         """
-        if not 0.0 <= init_range < math.inf:
-            raise ValueError(
-                f"LanguageModel: expected init_range to be a number >= 0, got {init_range}"
-            )
+        check_init_range("LanguageModel", init_range)
         for parameter in self.parameters():
             parameter.uniform_(-init_range, init_range)
 

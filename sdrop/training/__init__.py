@@ -1,5 +1,6 @@
 """Training: one loop for all recipes, its settings, its checkpoints, its metrics."""
 
+from sdrop.training.averaging import load_average, newest
 from sdrop.training.checkpoint import Manifest, best, describe, latest, load_weights
 from sdrop.training.curves import draw_curves
 from sdrop.training.errors import CheckpointError, NonFiniteError
@@ -45,8 +46,10 @@ __all__ = [
     "find_checkpoint",
     "fit",
     "latest",
+    "load_average",
     "load_weights",
     "make_fabric",
+    "newest",
     "read_metrics",
     "sgd",
     "write_summary",

@@ -1,0 +1,6 @@
+"""Puts this folder on the path, so that its tests share `toy_translators`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
