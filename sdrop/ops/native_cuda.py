@@ -165,6 +165,7 @@ def method(precision: str, pattern: str, rows: int, library: Path = LIBRARY) -> 
     return said.decode()
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def has_kernel(op: str, device: torch.device) -> bool:
     """Whether an operator such as `"sdrop::lstm_cuda"` has a kernel for tensors on `device`.
 
