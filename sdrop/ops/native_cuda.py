@@ -165,7 +165,6 @@ def method(precision: str, pattern: str, rows: int, library: Path = LIBRARY) -> 
     return said.decode()
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def has_kernel(op: str, device: torch.device) -> bool:
     """Whether an operator such as `"sdrop::lstm_cuda"` has a kernel for tensors on `device`.
 
@@ -179,3 +178,7 @@ def has_kernel(op: str, device: torch.device) -> bool:
         return torch._C._dispatch_has_kernel_for_dispatch_key(op, key)
     except RuntimeError:  # nobody has defined the operator
         return False
+
+
+# What torch.compiler.assume_constant_result sets, which itself imports all of Dynamo.
+has_kernel._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -61,3 +61,21 @@ def test_within_autocast_results_have_its_type_and_the_references_numbers(device
 
     for found, expected in with_both_backends(train):
         assert (found - expected).abs().max() <= 2e-2 * expected.abs().max()
+
+
+def test_compiled_layers_give_the_eager_results(device):
+    model = torch.nn.ModuleList(
+        [
+            sdrop.LSTM(12, 12, input_dropout=0.5, recurrent_dropout=0.5, backend="cuda"),
+            sdrop.Linear(12, 20, dropout=0.5, backend="cuda"),
+        ]
+    )
+    lstm, linear = sdrop.name_sites(model).to(device)
+    x = torch.randn(5, 4, 12, device=device)
+
+    def run(x):
+        return linear(lstm(x)[0])
+
+    compiled = torch.compile(run, fullgraph=True, backend="aot_eager")
+    with sdrop.mask_key(1, 2):
+        torch.testing.assert_close(compiled(x), run(x))
