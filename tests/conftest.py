@@ -35,3 +35,12 @@ def ptb_folder(shared_data: Path) -> Path:
     if not folder.is_dir():
         pytest.skip(f"no Penn Treebank: {folder} does not exist")
     return folder
+
+
+@pytest.fixture(scope="session")
+def conll2003_folder(shared_data: Path) -> Path:
+    """Folder with eng.train, eng.testa and eng.testb."""
+    folder = shared_data / "conll2003"
+    if not folder.is_dir():
+        pytest.skip(f"no CoNLL-2003: {folder} does not exist")
+    return folder
