@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt kernels/build.py $(wildcard ke
 	@rm -f $@
 	@$(RUN) pip --version >/dev/null 2>&1 || { \
 	  $(PYTHON) -c '$(CHECK_PYTHON)' && $(PYTHON) -m venv --clear $(VENV); }
-	$(RUN) pip install --quiet --constraint constraints.txt setuptools wheel
+	$(RUN) pip install --quiet --constraint constraints.txt setuptools setuptools-scm wheel
 	$(RUN) pip install --constraint constraints.txt "$$(grep '^torch==' constraints.txt)"
 	$(RUN) pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	@touch $@

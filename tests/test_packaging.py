@@ -29,7 +29,8 @@ def requirements(texts, extras=("",)):
 def installed_needs():
     """Name -> installed version of all that the project with its `dev` extra needs."""
     declared = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]
-    declared += PROJECT["optional-dependencies"]["tensorboard"]
+    for extra in ("tensorboard", "tagging"):
+        declared += PROJECT["optional-dependencies"][extra]
     waiting = [r for r in requirements(declared) if r.name != "sdrop"]
     found = {}
     while waiting:
