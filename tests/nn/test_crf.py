@@ -108,12 +108,13 @@ def test_constraints_leave_legal_sequences_alone(scheme):
             torch.testing.assert_close(marginals[:length, column], expected[2], **CLOSE)
 
 
+@pytest.mark.parametrize("scale", [1, 300], ids=["scaled probabilities", "logarithms"])
 @pytest.mark.parametrize("allowed", [None, constraints(["O", "B-X", "I-X"], "iob2")])
-def test_gradients_equal_those_of_brute_force(allowed):
+def test_gradients_equal_those_of_brute_force(allowed, scale):
     crf = make_crf(3, allowed)
     lengths = [3, 5, 1, 0]
     emissions, tags, mask = batch_of(lengths, allowed=allowed)
-    emissions = emissions.nan_to_num().requires_grad_()
+    emissions = emissions.nan_to_num().mul_(scale).requires_grad_()
     weight = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
     inputs = [emissions, *crf.parameters()]
     ours = torch.autograd.grad((crf(emissions, tags, mask) * weight).sum(), inputs)
