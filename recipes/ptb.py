@@ -58,7 +58,7 @@ from sdrop.training import (
 
 from .building import make_optimizer, make_schedule, make_settings
 from .configuration import Mistake, as_options, launch
-from .configuration.schema import Data, LanguageModelRun, Ptb, Text
+from .configuration.schema import LanguageModelData, LanguageModelRun, Ptb, Text
 from .debugging import limited, watched
 from .run_folder import announced_changes, checkpoint_of, options_kept, run_folder_of
 
@@ -155,7 +155,7 @@ def run(
     return result
 
 
-def read_corpus(data: Data) -> Corpus:
+def read_corpus(data: LanguageModelData) -> Corpus:
     """The three splits of the corpus that `data=` chooses."""
     if isinstance(data, Ptb):
         return load_corpus("ptb", root=data.root, download=data.download)

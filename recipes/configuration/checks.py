@@ -70,8 +70,8 @@ def _about_training(options: Run) -> Iterator[str]:
 def _about_mode(options: Run) -> Iterator[str]:
     if options.mode == "train" and options.checkpoint is not None:
         yield (
-            "checkpoint= is for mode=evaluate and mode=generate. To go on training from it, write "
-            f"resume={options.checkpoint}."
+            "checkpoint= is for the modes that use a trained model. To go on training from it, "
+            f"write resume={options.checkpoint}."
         )
     if options.mode != "train" and options.checkpoint is None:
         yield f"mode={options.mode} needs checkpoint=DIR, a run folder or a checkpoint in one."

@@ -13,11 +13,12 @@ import yaml  # type: ignore[import-untyped]
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, read_write
 
-from .schema import register_schema
+from .registry import register_schema
 
 # `conf` stands beside `recipes` in a checkout, in the installed package and in a copied recipe.
 CONF = Path(__file__).resolve().parents[2] / "conf"
 HYDRA_VERSION_BASE = "1.3"
+_OF_ONE_RECIPE = ("model", "data", "experiment")
 
 
 @contextmanager
@@ -55,7 +56,9 @@ def _composed(recipe: str, overrides: tuple[str, ...], with_hydra: bool, conf: P
 def groups(recipe: str | None = None) -> dict[str, list[str]]:
     """Names of the groups that a recipe (or any) chooses from, and of the choices in each."""
     return {
-        folder.name: sorted(file.stem for file in folder.glob("*.yaml"))
+        folder.name: sorted(
+            file.stem for file in folder.glob("*.yaml") if recipe is None or _fits(file, recipe)
+        )
         for folder in sorted(CONF.iterdir())
         if folder.is_dir() and (recipe is None or folder.name in _named_by(recipe))
     }
@@ -64,3 +67,10 @@ def groups(recipe: str | None = None) -> dict[str, list[str]]:
 def _named_by(recipe: str) -> set[str]:
     primary = yaml.safe_load((CONF / f"{recipe}.yaml").read_text(encoding="utf-8"))
     return {str(key) for each in primary["defaults"] if isinstance(each, dict) for key in each}
+
+
+def _fits(choice: Path, recipe: str) -> bool:
+    """Whether a model, corpus or experiment is one of the recipe's, as its command on top says."""
+    if choice.parent.name not in _OF_ONE_RECIPE or choice.stem == "none":
+        return True
+    return f"python -m recipes.{recipe} " in choice.read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from .compose import CONF, HYDRA_VERSION_BASE, compose, groups
 from .mistakes import Mistake, find_mistakes
 from .recall import quoted, with_recalled
-from .schema import free_texts, register_schema
+from .registry import free_texts, register_schema
 
 Task = Callable[[DictConfig], float | None]
 _LAST_WORDS = 2.0  # seconds

@@ -19,7 +19,7 @@ from .checks import contradictions
 from .compose import compose, conf_folder, groups
 from .nearest import hint
 from .option import TYPES, absolute_paths, complaints
-from .schema import SCHEMAS
+from .registry import SCHEMAS
 
 _JOBS_CHECKED = 100  # of a sweep: composing one takes some 50 ms
 
@@ -184,8 +184,8 @@ def _where_it_may_be(key: str, config: DictConfig, chosen: dict[str, str]) -> st
     group, _, name = key.rpartition(".")
     elsewhere = [
         choice
-        for choice, schema in SCHEMAS.get(group, {}).items()
-        if name in {each.name for each in dataclasses.fields(schema)}
+        for choice, node in SCHEMAS.get(group, {}).items()
+        if name in {each.name for each in dataclasses.fields(node)}
     ]
     if group and elsewhere:
         owners = " or ".join(f"{group}={choice}" for choice in elsewhere)

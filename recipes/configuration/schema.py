@@ -1,13 +1,10 @@
-"""Every option of the recipes with its type, default and range: the one place that is checked."""
+"""Options that training recipes share, and those of ptb and bench: type, default and range."""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 from dataclasses import dataclass, field
 from typing import Any
 
-from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
 from .option import as_list, option
@@ -29,9 +26,15 @@ class Model:
 
 @dataclass
 class Data:
-    """How any corpus is cut into batches."""
+    """What every corpus has."""
 
     name: str = option()
+
+
+@dataclass
+class LanguageModelData(Data):
+    """How any text is cut into batches."""
+
     batch_size: int = option(20, at_least=1)  # columns over all ranks
     bptt: int = option(35, at_least=1)  # steps of one window of truncated backpropagation
     valid_batch_size: int = option(20, at_least=1)
@@ -41,7 +44,7 @@ class Data:
 
 
 @dataclass
-class Ptb(Data):
+class Ptb(LanguageModelData):
     """Penn Treebank as Mikolov prepared it."""
 
     name: str = option("ptb", choices=("ptb",))
@@ -51,14 +54,14 @@ class Ptb(Data):
 
 
 @dataclass
-class Pydoc(Data):
+class Pydoc(LanguageModelData):
     """The documentation topics inside every Python."""
 
     name: str = option("pydoc", choices=("pydoc",))
 
 
 @dataclass
-class Text(Data):
+class Text(LanguageModelData):
     """The user's own plain-text files, one sentence a line."""
 
     name: str = option("text", choices=("text",))
@@ -226,7 +229,8 @@ class Run:
 class LanguageModelRun(Run):
     """The top of the ptb recipe."""
 
-    mode: str = option("train", choices=("train", "evaluate", "generate"))  # keeps Run's place
+    data: LanguageModelData = MISSING  # keeps Run's place, as does mode
+    mode: str = option("train", choices=("train", "evaluate", "generate"))
     prompt: str = option("")
     length: int = option(100, at_least=1)  # words to write
     temperature: float = option(1.0, at_least=0)  # 0 always takes the likeliest word
@@ -253,35 +257,3 @@ class BenchRun:
     def __post_init__(self) -> None:
         for name in ("suite", "shape", "variant", "threads", "peers"):
             setattr(self, name, as_list(getattr(self, name)))
-
-
-SCHEMAS: dict[str, dict[str, type]] = {
-    "": {"ptb": LanguageModelRun, "bench": BenchRun},
-    "model": {"lstm": Model},
-    "data": {"ptb": Ptb, "pydoc": Pydoc, "text": Text},
-    "dropout": {"dropout": Dropout},
-    "optimizer": {"sgd": Sgd, "adam": Adam},
-    "schedule": {"constant": Constant, "decay": Decay, "plateau": Plateau},
-    "trainer": {"trainer": Trainer},
-    "logger": {"logger": Logger},
-}
-
-
-@functools.cache
-def register_schema() -> None:
-    """Give Hydra each dataclass as `GROUP/NAME_options`, for the YAML files to build upon."""
-    store: Any = ConfigStore.instance()
-    for group, schemas in SCHEMAS.items():
-        for name, schema in schemas.items():
-            store.store(group=group or None, name=f"{name}_options", node=schema)
-
-
-def free_texts() -> set[str]:
-    """Dotted names of the options that take any text, such as a path or a prompt."""
-    return {
-        f"{group}.{each.name}" if group else each.name
-        for group, schemas in SCHEMAS.items()
-        for schema in schemas.values()
-        for each in dataclasses.fields(schema)
-        if each.type in ("str", "str | None") and not each.metadata["choices"]
-    } - {"experiment"}

@@ -100,7 +100,7 @@ def test_zaremba_experiments_are_as_published(size):
     assert given.experiment == f"zaremba_{size}"
 
 
-@pytest.mark.parametrize("schedule", groups()["schedule"])
+@pytest.mark.parametrize("schedule", groups("ptb")["schedule"])
 def test_optimizer_and_schedule_after_an_experiment_bring_their_own_settings(schedule):
     optimizer = "adam" if schedule.startswith("zaremba") else "adamw"
     chosen = (f"optimizer={optimizer}", f"schedule={schedule}")
@@ -108,13 +108,13 @@ def test_optimizer_and_schedule_after_an_experiment_bring_their_own_settings(sch
     assert (after.optimizer, after.schedule) == (alone.optimizer, alone.schedule)
 
 
-@pytest.mark.parametrize("data", groups()["data"])
+@pytest.mark.parametrize("data", groups("ptb")["data"])
 def test_every_corpus_goes_with_an_experiment(data):
     given = compose("ptb", ["experiment=zaremba_large", f"data={data}"])
     assert given.data.name == data
 
 
-@pytest.mark.parametrize("debug", groups()["debug"])
+@pytest.mark.parametrize("debug", groups("ptb")["debug"])
 def test_every_debug_choice_composes_without_a_mistake(debug):
     assert find_mistakes("ptb", [f"debug={debug}", "experiment=zaremba_small", "data.root=x"]) == []
 

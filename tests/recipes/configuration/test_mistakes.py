@@ -31,7 +31,7 @@ def defaults():
 
 
 KEYS = keys_with_their_choices()
-CHOSEN_BY_GROUP = {f"{group}.name" for group in groups()} | {"experiment"}
+CHOSEN_BY_GROUP = {f"{group}.name" for group in groups("ptb")} | {"experiment"}
 
 
 def mistypings(key):
@@ -72,7 +72,7 @@ def test_each_mistyped_option_is_refused_with_the_right_one_named(choices):
 def test_each_mistyped_choice_is_refused_with_the_right_one_named():
     slips = [
         (group, choice, wrong)
-        for group, choices in groups().items()
+        for group, choices in groups("ptb").items()
         for choice in choices
         for wrong in mistypings(choice)
         if wrong not in choices
@@ -85,7 +85,7 @@ def test_each_mistyped_choice_is_refused_with_the_right_one_named():
 
 
 def test_each_mistyped_group_is_refused_with_the_right_one_named():
-    slips = [(wrong, group) for group in groups() for wrong in mistypings(group)]
+    slips = [(wrong, group) for group in groups("ptb") for wrong in mistypings(group)]
     mistakes = find_mistakes("ptb", [f"{wrong}=x" for wrong, _ in slips])
     for (_, group), mistake in zip(slips, mistakes, strict=True):
         assert f"Did you mean {group}?" in mistake
