@@ -15,6 +15,7 @@ from sdrop.training import (
     adamw,
     constant,
     decay_after,
+    decay_inverse_time,
     decay_on_plateau,
     sgd,
 )
@@ -48,6 +49,8 @@ def make_schedule(options: schema.Schedule, metric: Metric) -> Schedule:
     """The learning rate's course that `schedule=` chooses."""
     if isinstance(options, schema.Decay):
         return decay_after(options.flat_epochs, 1 / options.divide_by)
+    if isinstance(options, schema.InverseTime):
+        return decay_inverse_time(options.decay)
     if isinstance(options, schema.Plateau):
         return decay_on_plateau(metric, 1 / options.divide_by, options.patience)
     return constant()

@@ -10,7 +10,8 @@ from sdrop.benchmark import SHAPES, parse_shape
 from sdrop.benchmark.suites import registered_steps
 
 from .nearest import hint, nearest
-from .schema import BenchRun, Ptb, Run, Sgd
+from .schema import BenchRun, Model, Ptb, Run, Sgd
+from .tagging import Conll2003, TaggingRun
 
 
 def contradictions(options: Run | BenchRun) -> Iterator[str]:
@@ -50,7 +51,11 @@ def _about_training(options: Run) -> Iterator[str]:
     yield from _about_mode(options)
     yield from _about_device(options.device, "auto", "cpu")
     model = options.model
-    if model.tie_weights and model.embedding_dim != model.hidden_size:
+    if isinstance(options, TaggingRun):
+        yield from _about_tagging(options)
+    elif (
+        isinstance(model, Model) and model.tie_weights and model.embedding_dim != model.hidden_size
+    ):
         yield (
             f"model.tie_weights=true needs equal sizes, got model.embedding_dim="
             f"{model.embedding_dim} and model.hidden_size={model.hidden_size}."
@@ -77,3 +82,14 @@ def _about_mode(options: Run) -> Iterator[str]:
         yield f"mode={options.mode} needs checkpoint=DIR, a run folder or a checkpoint in one."
     if options.mode != "train" and options.resume is not None:
         yield f"resume= is for training; with mode={options.mode} write checkpoint=DIR."
+
+
+def _about_tagging(options: TaggingRun) -> Iterator[str]:
+    data = options.data
+    if isinstance(data, Conll2003) and data.root is None and options.mode != "tag":
+        yield (
+            "data=conll2003 needs a folder: add data.root=DIR, where eng.train, eng.testa and "
+            "eng.testb are."
+        )
+    if options.mode != "tag" and (options.input, options.output) != ("-", "-"):
+        yield "input= and output= are for mode=tag."

@@ -21,6 +21,7 @@ _COMMAND = "overrides"  # the key in CONFIG_FILE that holds the command line
 # Said anew with each command: what to do now and where to stop, not what the run is.
 _OF_ONE_COMMAND = (
     *("mode", "resume", "checkpoint", "prompt", "length", "temperature"),
+    *("input", "output", "text", "output_format"),
     "trainer.max_steps",
 )
 

@@ -8,18 +8,22 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
-from . import schema
+from . import schema, tagging
 
 SCHEMAS: dict[str, dict[str, type]] = {
     "": {
         "ptb": schema.LanguageModelRun,
+        "conll": tagging.TaggingRun,
         "bench": schema.BenchRun,
     },
-    "model": {"lstm": schema.Model},
+    "model": {"lstm": schema.Model, "tagger": tagging.TaggerModel},
     "data": {
         "ptb": schema.Ptb,
         "pydoc": schema.Pydoc,
         "text": schema.Text,
+        "gazetteer": tagging.Gazetteer,
+        "conll2003": tagging.Conll2003,
+        "columns": tagging.Columns,
     },
     "dropout": {"dropout": schema.Dropout},
     "optimizer": {"sgd": schema.Sgd, "adam": schema.Adam},
@@ -27,6 +31,7 @@ SCHEMAS: dict[str, dict[str, type]] = {
         "constant": schema.Constant,
         "decay": schema.Decay,
         "plateau": schema.Plateau,
+        "inverse_time": schema.InverseTime,
     },
     "trainer": {"trainer": schema.Trainer},
     "logger": {"logger": schema.Logger},

@@ -166,6 +166,14 @@ class Plateau(Schedule):
 
 
 @dataclass
+class InverseTime(Schedule):
+    """The learning rate over 1 + decay x (epochs before this one)."""
+
+    name: str = option("inverse_time", choices=("inverse_time",))
+    decay: float = option(0.05, at_least=0)
+
+
+@dataclass
 class Trainer:
     """The training loop; the fields of `sdrop.training.TrainerSettings`, and the precision."""
 

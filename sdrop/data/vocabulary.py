@@ -37,7 +37,7 @@ class Vocabulary:
         fault = _fault(words)
         if fault is not None:
             raise DataError(f"word {fault[0]} of the vocabulary {fault[1]}")
-        self._vocab = _torchtext_vocab()(Counter(), specials=words)
+        self._vocab = torchtext_vocab().Vocab(Counter(), specials=words)
 
     @classmethod
     def build(
@@ -68,7 +68,7 @@ class Vocabulary:
                 f"expected {len(specials) + 1} or more"
             )
         room = None if max_size is None else max_size - len(specials)
-        vocab = _torchtext_vocab()(counts, room, min_frequency, specials=list(specials))
+        vocab = torchtext_vocab().Vocab(counts, room, min_frequency, specials=list(specials))
         return cls(vocab.itos)
 
     @classmethod
@@ -161,8 +161,8 @@ def _fault(words: Sequence[str]) -> tuple[int, str] | None:
 
 
 @functools.cache
-def _torchtext_vocab() -> Any:
-    """The class torchtext.vocab.Vocab, imported when the first vocabulary is made."""
+def torchtext_vocab() -> Any:
+    """The module torchtext.vocab, imported when it is first needed."""
     remedy = (
         f"sdrop needs torchtext {TORCHTEXT}, the last release in pure Python: later ones carry "
         "code compiled for one old torch and fail at import beside any current one. "
@@ -177,6 +177,6 @@ def _torchtext_vocab() -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # old code: invalid escapes, and what requests finds
-            return importlib.import_module("torchtext.vocab").Vocab
+            return importlib.import_module("torchtext.vocab")
     except (ImportError, OSError, AttributeError) as error:
         raise DataError(f"torchtext {version} fails at import ({error}). {remedy}") from None

@@ -9,7 +9,13 @@ from sdrop.training.metric import BLEU, F1, LOSS, PERPLEXITY, Metric
 from sdrop.training.metrics import read_metrics
 from sdrop.training.optimizers import adam, adamw, align_state, sgd
 from sdrop.training.run_folder import RunFolder, find_checkpoint
-from sdrop.training.schedules import Schedule, constant, decay_after, decay_on_plateau
+from sdrop.training.schedules import (
+    Schedule,
+    constant,
+    decay_after,
+    decay_inverse_time,
+    decay_on_plateau,
+)
 from sdrop.training.settings import TrainerSettings
 from sdrop.training.summary import write_summary
 
@@ -32,6 +38,7 @@ __all__ = [
     "best",
     "constant",
     "decay_after",
+    "decay_inverse_time",
     "decay_on_plateau",
     "describe",
     "draw_curves",

@@ -41,6 +41,17 @@ def decay_after(epoch: int, factor: float) -> Schedule:
     return lambda current, history: float(factor ** max(0, current - epoch))
 
 
+def decay_inverse_time(decay: float) -> Schedule:
+    """The full rate over 1 + decay · (epochs before this one), as Ma & Hovy 2016, section 3.2.
+
+    Raises:
+        ValueError: for a negative decay.
+    """
+    if not decay >= 0.0:
+        raise ValueError(f"decay_inverse_time(decay={decay!r}): expected 0 or more")
+    return lambda epoch, history: 1.0 / (1.0 + decay * (epoch - 1))
+
+
 def decay_on_plateau(metric: Metric, factor: float = 0.5, patience: int = 0) -> Schedule:
     """Times `factor` each time that more than `patience` validations in a row brought no new best.
 

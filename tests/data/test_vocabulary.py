@@ -16,9 +16,9 @@ TEXT = ["a", "b", "a", "c", "b", "a", "<eos>", "d", "<eos>"]
 @pytest.fixture(autouse=True)
 def fresh_torchtext():
     """The imported class is remembered; tests that hide torchtext need it forgotten."""
-    vocabulary._torchtext_vocab.cache_clear()
+    vocabulary.torchtext_vocab.cache_clear()
     yield
-    vocabulary._torchtext_vocab.cache_clear()
+    vocabulary.torchtext_vocab.cache_clear()
 
 
 def test_specials_come_first_then_frequent_words_with_ties_by_alphabet():

@@ -1,0 +1,315 @@
+"""Train a tagger of named entities, on CoNLL-2003 or on column files of your own, and tag with it.
+
+    python -m recipes.conll                                 # the embedded corpus, in minutes
+    python -m recipes.conll dropout=standard                # what people train with today
+    python -m recipes.conll experiment=conll_200 data.root=DIR dropout=structured
+    python -m recipes.conll experiment=ma_hovy data.root=DIR model.vectors=FILE
+    python -m recipes.conll data=columns data.train=FILE data.valid=FILE data.test=FILE
+    python -m recipes.conll resume=auto hydra.run.dir=DIR   # go on with a run that was stopped
+    python -m recipes.conll mode=evaluate checkpoint=DIR
+    python -m recipes.conll mode=tag checkpoint=DIR < sentences.txt
+    python -m recipes.conll mode=tag checkpoint=DIR input=FILE text=tokens output_format=jsonl
+
+`main` takes the options that Hydra composed and `run` trains. In an installed package this file is
+`sdrop.recipes.conll`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from hydra.core.hydra_config import HydraConfig
+from lightning_fabric import Fabric
+from omegaconf import DictConfig
+
+from sdrop import DropoutPattern, backends
+from sdrop.data import DataError, TaggedCorpus
+from sdrop.data.token_streams import read_sentences, written_sentence
+from sdrop.data.vectors import WordVectors
+from sdrop.evaluation.tag_stream import tag_stream
+from sdrop.evaluation.tagging import entity_evaluation
+from sdrop.models import Tagger
+from sdrop.training import (
+    F1,
+    CheckpointError,
+    FitResult,
+    NonFiniteError,
+    RunFolder,
+    best,
+    fit,
+    load_weights,
+    make_fabric,
+    write_summary,
+)
+
+from .building import make_optimizer, make_schedule, make_settings
+from .configuration import Mistake, as_options, launch
+from .configuration.tagging import TaggingRun
+from .debugging import limited, watched
+from .run_folder import announced_changes, checkpoint_of, options_kept, run_folder_of
+from .tagging_parts import (
+    Parts,
+    evaluated,
+    evaluation_batches,
+    make_model,
+    read_corpus,
+    training_batches,
+)
+from .tagging_scores import Scores, described, score_splits
+
+STANDARD_STREAM = "-"
+
+
+@dataclass(frozen=True)
+class Result:
+    """Strict F1 on both splits, all scores, the run folder, and the run where one was trained."""
+
+    valid: float | None
+    test: float | None
+    folder: Path
+    scores: Scores = dataclasses.field(default_factory=dict)
+    fit: FitResult | None = None
+
+
+def main(config: DictConfig) -> float | None:
+    """Do what `mode=` says; return F1 on the validation split, for a sweeper to maximise."""
+    options: TaggingRun = as_options(config)
+    if options.mode == "tag":
+        tag(options)
+        return None
+    if options.mode == "evaluate":
+        return evaluate(options).valid
+    if not HydraConfig.initialized():  # one process of several has it
+        return run(options, None).valid
+    hydra = HydraConfig.get()
+    return run(options, hydra.runtime.output_dir, hydra.overrides.task).valid
+
+
+def run(options: TaggingRun, folder: str | Path | None, overrides: Sequence[str] = ()) -> Result:
+    """Train a tagger, test the best of its checkpoints, and fill the run folder.
+
+    Args:
+        options: plain dataclasses, as `as_options(compose("conll", [...]))` makes them.
+        folder: the run folder; the first of several processes tells the others.
+        overrides: the command line, which is recalled when the run goes on.
+
+    Raises:
+        Mistake, DataError, CheckpointError, NonFiniteError: with what can be done about it.
+    """
+    corpus = read_corpus(options.data)
+    fabric = start_fabric(options)
+    run_folder = RunFolder(fabric.broadcast(str(folder)))
+    vectors = WordVectors(options.model.vectors) if options.model.vectors else None
+    parts = Parts.of(options, corpus, vectors)
+    train = training_batches(options, corpus, parts, fabric.global_rank, fabric.world_size)
+    model = make_model(options, parts)
+    signatures = parts.signatures() | {
+        "corpus": corpus.signature,
+        "batches": f"{options.data.batch_size} sentences",
+    }
+    fabric.print(describe(options, corpus, parts, model, fabric))
+    if vectors is not None:
+        fabric.print(vectors.fill(model.embedding, parts.encoder.words.tokens))
+    for change in announced_changes(options, run_folder, model, signatures):
+        fabric.print(change)
+
+    valid = evaluated(options, corpus)["valid"]
+    validate = functools.partial(
+        entity_evaluation,
+        model,
+        evaluation_batches(options, valid, parts),
+        [each.tags for each in valid],
+        parts.names,
+        options.data.scheme,
+        fabric.device,
+    )
+    with options_kept(fabric, options, overrides, run_folder), watched(options.debug, run_folder):
+        if fabric.is_global_zero:
+            parts.save(run_folder.path)
+        trained = fit(
+            fabric,
+            model,
+            make_optimizer(options.optimizer, model),
+            make_schedule(options.schedule, F1),
+            limited(train, options.debug.train_batches),
+            validate,
+            make_settings(options.trainer, same_across_ranks=options.dropout.same_across_ranks),
+            run_folder,
+            seed=options.seed,
+            metric=F1,
+            loggers=[name for name, on in dataclasses.asdict(options.logger).items() if on],
+            resume=options.resume,
+            signatures=signatures,
+        )
+    if trained.stopped == "signal":  # a summary is of whole runs only
+        fabric.print(f"go on with resume={run_folder.path}")
+        return Result(trained.best, None, run_folder.path, {}, trained)
+
+    load_weights(model, best(run_folder.checkpoints), signatures)
+    scores = score_splits(options, corpus, parts, model, fabric, run_folder.path)
+    result = Result(scores["valid"].f1, scores["test"].f1, run_folder.path, scores, trained)
+    if fabric.is_global_zero:
+        summarise(options, result, run_folder, model, corpus)
+    fabric.print(described(scores))
+    fabric.print(f"run folder {run_folder.path}")
+    return result
+
+
+def start_fabric(options: TaggingRun) -> Fabric:
+    """Device and precision; one process of several under torchrun."""
+    try:
+        return make_fabric(options.device, options.trainer.precision)
+    except (ValueError, RuntimeError) as error:
+        raise Mistake(str(error)) from error
+
+
+def summarise(
+    options: TaggingRun,
+    result: Result,
+    run_folder: RunFolder,
+    model: Tagger,
+    corpus: TaggedCorpus,
+) -> None:
+    """Write summary.json, the last file of a run."""
+    assert result.fit is not None
+    test = result.scores["test"]
+    write_summary(
+        run_folder.summary,
+        recipe="conll",
+        experiment=options.experiment,
+        metric=F1.name,
+        valid=result.valid,
+        test=result.test,
+        seconds_train=result.fit.seconds_train,
+        seconds_total=result.fit.seconds_total,
+        tokens_per_second=result.fit.tokens_per_second,
+        steps=result.fit.steps,
+        parameters=number_of_parameters(model),
+        backend=options.backend,
+        pattern=describe_dropout(options),
+        signature=f"{options.data.name}-{corpus.signature}",
+        mode=test.mode,
+        scheme=test.scheme,
+        source_scheme=corpus.source_scheme,
+        precision=test.precision,
+        recall=test.recall,
+        per_type=test.per_type,
+        scores={
+            name: {"f1": score.f1, "mode": score.mode, "scheme": score.scheme}
+            for name, score in result.scores.items()
+        },
+        backends=backends(),
+    )
+
+
+def evaluate(options: TaggingRun) -> Result:
+    """Print and return the scores of `checkpoint=` on the validation and the test split."""
+    model, parts, fabric = load_trained(options)
+    corpus = read_corpus(options.data)
+    scores = score_splits(options, corpus, parts, model, fabric)
+    fabric.print(f"corpus {corpus.name}, hash {corpus.signature}")
+    fabric.print(described(scores))
+    folder = run_folder_of(str(options.checkpoint))
+    return Result(scores["valid"].f1, scores["test"].f1, folder, scores)
+
+
+def tag(options: TaggingRun) -> None:
+    """Tag `input=` with the model of `checkpoint=`, sentence by sentence, into `output=`."""
+    model, parts, fabric = load_trained(options)
+    scheme, output_format = options.data.scheme, options.output_format
+    with opened_to_read(options.input) as source, opened_to_write(options.output) as target:
+        name = "standard input" if options.input == STANDARD_STREAM else options.input
+        sentences = read_sentences(source, options.text, name)
+        tagged = tag_stream(model, sentences, parts.encoder, parts.names, fabric.device)
+        try:
+            for tokens, tags in tagged:
+                target.write(written_sentence(tokens, tags, scheme, output_format))
+            target.flush()
+        except BrokenPipeError:  # whoever read has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), target.fileno())
+
+
+def load_trained(options: TaggingRun) -> tuple[Tagger, Parts, Fabric]:
+    """The model of `checkpoint=`, with what its run folder knows of words and tags."""
+    checkpoint = checkpoint_of(str(options.checkpoint))
+    parts = Parts.load(run_folder_of(checkpoint))
+    fabric = start_fabric(options)
+    model = make_model(options, parts)
+    load_weights(model, checkpoint, parts.signatures())
+    return model.to(fabric.device), parts, fabric
+
+
+@contextmanager
+def opened_to_read(name: str) -> Iterator[BinaryIO]:
+    """A file, or standard input."""
+    if name == STANDARD_STREAM:
+        yield sys.stdin.buffer
+        return
+    try:
+        file = Path(name).expanduser().open("rb")
+    except OSError as error:
+        raise Mistake(f"input={name}: cannot be read: {error.strerror}.") from error
+    with file:
+        yield file
+
+
+@contextmanager
+def opened_to_write(name: str) -> Iterator[TextIO]:
+    """A file, or standard output."""
+    if name == STANDARD_STREAM:
+        yield sys.stdout
+        return
+    try:
+        file = Path(name).expanduser().open("w", encoding="utf-8")
+    except OSError as error:
+        raise Mistake(f"output={name}: cannot be written: {error.strerror}.") from error
+    with file:
+        yield file
+
+
+def number_of_parameters(model: Tagger) -> int:
+    """Weights that are trained."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def describe(
+    options: TaggingRun, corpus: TaggedCorpus, parts: Parts, model: Tagger, fabric: Fabric
+) -> str:
+    """What is about to be trained, on what and with what."""
+    device = fabric.device.type
+    splits = (corpus.train, corpus.valid, corpus.test)
+    sentences = ", ".join(f"{len(split):,}" for split in splits)
+    tokens = ", ".join(f"{sum(map(len, split)):,}" for split in splits)
+    return (
+        f"corpus {corpus.name}, hash {corpus.signature}: {sentences} sentences, {tokens} tokens "
+        f"(train, valid, test), vocabulary {len(parts.encoder.words):,}\n"
+        f"tags {corpus.source_scheme.upper()} in the source, trained and scored in "
+        f"{corpus.scheme.upper()}: {', '.join(corpus.types)}\n"
+        f"model {options.model.num_layers} x {options.model.hidden_size} in both directions, "
+        f"spelling {options.model.spelling}, {options.model.output}, "
+        f"{number_of_parameters(model):,} parameters\n"
+        f"dropout {describe_dropout(options)}\n"
+        f"backend {options.backend}; kernels for {device}: {backends().get(device, 'none')}"
+    )
+
+
+def describe_dropout(options: TaggingRun) -> str:
+    """The pattern and the rate at each site, in a line."""
+    dropout = options.dropout
+    pattern = DropoutPattern(**dataclasses.asdict(dropout.pattern))
+    rates = {site: getattr(dropout, site) for site in ("input", "between", "recurrent", "output")}
+    if not any(rates.values()):
+        return "none"
+    return f"{pattern}: " + ", ".join(f"{site} {rate:g}" for site, rate in rates.items())
+
+
+if __name__ == "__main__":
+    launch("conll", main, told=(DataError, CheckpointError, NonFiniteError, ImportError))
