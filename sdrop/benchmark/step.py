@@ -111,12 +111,12 @@ def stock_step(shape: Shape, setting: Setting, *, drops: bool) -> Candidate:
 def sdrop_step(shape: Shape, variant: Variant, setting: Setting) -> Candidate:
     """A step as the ptb recipe takes it."""
     model = _language_model(shape, variant, setting)
-    return _candidate(model, shape, setting, _sdrop_sgd, _sdrop_finish(model))
+    return _candidate(model, shape, setting, _sdrop_sgd, sdrop_finish(model))
 
 
 def _same_tail_step(shape: Shape, setting: Setting, *, drops: bool) -> Candidate:
     model = SameTailLanguageModel(shape, drops=drops, backend=setting.backend)
-    return _candidate(model, shape, setting, _sdrop_sgd, _sdrop_finish(model))
+    return _candidate(model, shape, setting, _sdrop_sgd, sdrop_finish(model))
 
 
 def _language_model(shape: Shape, variant: Variant, setting: Setting) -> LanguageModel:
@@ -156,7 +156,7 @@ def _sdrop_sgd(model: nn.Module) -> Optimizer:
     return sgd(model.parameters(), LEARNING_RATE)
 
 
-def _sdrop_finish(model: nn.Module) -> Callable[[Optimizer], None]:
+def sdrop_finish(model: nn.Module) -> Callable[[Optimizer], None]:
     """Clipping as in `sdrop.training.step` where the norm is above the limit, and the update."""
 
     def finish(optimizer: Optimizer) -> None:

@@ -11,6 +11,7 @@ from sdrop.benchmark.rows import Setting
 from sdrop.benchmark.scaling import scaling_comparison
 from sdrop.benchmark.shapes import Shape, parse_shape
 from sdrop.benchmark.step import step_comparison
+from sdrop.benchmark.tagger import tagger_comparison
 
 MakeComparison = Callable[[Shape, Sequence[str], Setting], Comparison | None]
 MakeStep = Callable[[Sequence[str], Setting], Comparison]
@@ -21,7 +22,7 @@ SUITES: dict[str, MakeComparison] = {
     "step": step_comparison,
     "scaling": scaling_comparison,
 }
-_STEPS: dict[str, MakeStep] = {}
+_STEPS: dict[str, MakeStep] = {"tagger": tagger_comparison}
 
 
 def register_step(name: str, make: MakeStep) -> None:

@@ -84,7 +84,7 @@ class FormEncoder:
         return FormEncoder(
             Vocabulary([unknown, *words]),
             Vocabulary([PADDING, unknown, *(sign for sign in signs if sign.strip())]),
-            frozenset(word for word, count in known.items() if count == 1),
+            frozenset(word for word, count in known.items() if count == 1) - {unknown},
         )
 
     def word(self, form: str) -> str:

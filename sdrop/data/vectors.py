@@ -49,8 +49,8 @@ class WordVectors:
     """The vectors of a file, by word.
 
     Args:
-        path: a word a line with its numbers, parted by blanks, UTF-8; a first line of two numbers,
-            as fastText writes, is left out. Ending in .gz it is unpacked.
+        path: a word a line with its numbers, three or more, parted by blanks, UTF-8; a first line
+            of two numbers, as fastText writes, is left out. Ending in .gz it is unpacked.
 
     Raises:
         DataError: a missing or broken file, or no usable torchtext.
@@ -118,7 +118,7 @@ def _read(path: Path) -> Any:
     try:
         with tempfile.TemporaryDirectory() as cache, contextlib.redirect_stderr(io.StringIO()):
             found = torchtext_vocab().Vectors(str(path), cache=cache)
-    except (RuntimeError, ValueError, OSError) as error:
+    except (RuntimeError, TypeError, ValueError, OSError) as error:
         raise DataError(
             f"{path} cannot be read as word vectors: {error}{_first_odd_line(path)}. Expected a "
             "word and its numbers a line, parted by single blanks"

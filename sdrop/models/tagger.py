@@ -14,6 +14,7 @@ from sdrop.models.language_model import DropoutRates
 from sdrop.models.spelling import SpellingCNN, SpellingLSTM
 from sdrop.nn import CRF, LSTM, Linear
 from sdrop.nn.arguments import check_size
+from sdrop.nn.crf import in_float32
 from sdrop.pattern import DropoutPattern
 
 SPELLINGS = ("lstm", "cnn", "none")
@@ -196,7 +197,7 @@ class Tagger(nn.Module):
     def loss(self, scores: PackedSequence, tags: Tensor) -> Tensor:
         """The mean negative log-likelihood of a tag, in nats; 0-dim."""
         if self.crf is None:
-            return nn.functional.cross_entropy(scores.data.float(), tags)
+            return nn.functional.cross_entropy(in_float32(scores.data), tags)
         likelihood: Tensor = self.crf(scores, tags).sum()
         return -likelihood / len(tags)
 
