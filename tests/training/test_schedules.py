@@ -12,6 +12,7 @@ from sdrop.training import (
     Metric,
     constant,
     decay_after,
+    decay_inverse_time,
     decay_on_plateau,
     sgd,
 )
@@ -110,3 +111,10 @@ def test_a_run_stops_early_and_resumed_stays_stopped(tmp_path):
     assert (stopped.best, stopped.last) == (min(values), values[-1])
     again, _ = run(tmp_path, resume="auto", **options)
     assert (again.stopped, again.steps) == ("early_stopping", stopped.steps)
+
+
+def test_inverse_time_divides_by_one_more_decay_each_epoch():
+    schedule = decay_inverse_time(0.05)
+    assert [schedule(epoch, []) for epoch in (1, 2, 21)] == pytest.approx([1, 1 / 1.05, 1 / 2])
+    with pytest.raises(ValueError, match="decay=-1"):
+        decay_inverse_time(-1)
