@@ -181,7 +181,7 @@ def test_a_second_run_in_a_folder_is_refused(train, tmp_path):
         (["data=conll2003"], "needs a folder"),
         (["input=x"], "for mode=tag"),
         (["mode=tag"], "needs checkpoint=DIR"),
-        (["data.scheme=iob"], "Did you mean data.scheme=iob1"),
+        (["data.scheme=iob"], "Did you mean data.scheme=iob2"),
         (["model.spelling=cn"], "cnn"),
     ],
 )
