@@ -16,8 +16,9 @@ __device__ __forceinline__ void copy_tile(Element* to, const RowAt& row_at, int 
   constexpr int kVector = Bytes / static_cast<int>(sizeof(Element));
   constexpr int kVectors = Columns / kVector;
   constexpr int kCopies = divide_up(Rows * kVectors, Threads);
-  // Many small copies, all unrolled, would need many registers. (g++ does not see this used.)
-  [[maybe_unused]] constexpr int kUnrolled = Bytes == 16 ? kCopies : 4;
+  // Many small copies, unrolled at all, make some tile spill on one architecture or the other. (g++
+  // does not see this used.)
+  [[maybe_unused]] constexpr int kUnrolled = Bytes == 16 ? kCopies : 1;
 #pragma unroll kUnrolled
   for (int i = 0; i < kCopies; ++i) {
     const int place = static_cast<int>(threadIdx.x) + i * Threads;
