@@ -49,6 +49,7 @@ from sdrop.training import (
     make_fabric,
     write_summary,
 )
+from sdrop.training.atomic import written_whole
 
 from .building import make_optimizer, make_schedule, make_settings
 from .configuration import Mistake, as_options, launch
@@ -268,11 +269,10 @@ def opened_to_write(name: str) -> Iterator[TextIO]:
         yield sys.stdout
         return
     try:
-        file = Path(name).expanduser().open("w", encoding="utf-8")
+        with written_whole(Path(name).expanduser()) as file:
+            yield file
     except OSError as error:
         raise Mistake(f"output={name}: cannot be written: {error.strerror}.") from error
-    with file:
-        yield file
 
 
 def number_of_parameters(model: Tagger) -> int:

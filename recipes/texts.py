@@ -25,6 +25,7 @@ from sdrop.data.lines import read_lines
 from sdrop.data.side import split
 from sdrop.data.subwords import load_subwords, make_subwords, save_subwords
 from sdrop.data.wit3 import has_wit3
+from sdrop.training.atomic import written_whole
 
 from .configuration import Mistake
 from .configuration import translation as schema
@@ -144,7 +145,7 @@ def output_to(path: str | None) -> Iterator[TextIO]:
         yield sys.stdout
         return
     try:
-        with Path(path).open("w", encoding="utf-8", newline="\n") as file:
+        with written_whole(Path(path)) as file:
             yield file
     except OSError as error:
         raise Mistake(f"output={path}: {error.strerror}") from error

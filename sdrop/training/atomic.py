@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -14,6 +17,26 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     sync(temporary)
     temporary.replace(path)
     sync(path.parent)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[TextIO]:
+    """A text file to fill in pieces, which gets its name when all went well.
+
+    Until then a file of that name stays as it is, and may even be read. What is no file, such as
+    a pipe, is written at once.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+        return
+    temporary = path.with_name(f".{path.name}.partial")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def publish_folder(temporary: Path, final: Path) -> None:
