@@ -165,12 +165,14 @@ def method(precision: str, pattern: str, rows: int, library: Path = LIBRARY) -> 
     return said.decode()
 
 
-def has_kernel(op: str, device: torch.device) -> bool:
-    """Whether an operator such as `"sdrop::lstm_cuda"` has a kernel for tensors on `device`.
+emulated = False
+"""Whether CPU tensors may run the CUDA kernels' own source, by the emulation that tests load."""
 
-    On a CPU only the emulation has, which the tests load: then CPU tensors run the CUDA kernels'
-    own source.
-    """
+
+def has_kernel(op: str, device: torch.device) -> bool:
+    """Whether an operator such as `"sdrop::lstm_cuda"` has a kernel for tensors on `device`."""
+    if device.type == "cpu" and not emulated:
+        return False
     key = {"cuda": "CUDA", "cpu": "CPU"}.get(device.type)
     if key is None:
         return False

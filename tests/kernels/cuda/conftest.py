@@ -26,6 +26,12 @@ def needs_kernels():
     """In place of the fixture beside the CPU kernels' tests: these here need none of those."""
 
 
+@pytest.fixture(autouse=True)
+def emulated(monkeypatch):
+    """In these tests alone: others of the same process may ask what is missing here."""
+    monkeypatch.setattr("sdrop.ops.native_cuda.emulated", not ON_GPU)
+
+
 def load_emulation_build():
     path = REPOSITORY / "kernels" / "emulation" / "build.py"
     spec = importlib.util.spec_from_file_location("build_emulation", path)
