@@ -30,7 +30,7 @@ from hydra.core.hydra_config import HydraConfig
 from lightning_fabric import Fabric
 from omegaconf import DictConfig
 
-from sdrop import DropoutPattern, backends
+from sdrop import backends
 from sdrop.data import DataError, TaggedCorpus
 from sdrop.data.token_streams import read_sentences, written_sentence
 from sdrop.data.vectors import WordVectors
@@ -46,12 +46,18 @@ from sdrop.training import (
     best,
     fit,
     load_weights,
-    make_fabric,
     write_summary,
 )
 from sdrop.training.atomic import written_whole
 
-from .building import make_optimizer, make_schedule, make_settings
+from .building import (
+    describe_dropout,
+    make_optimizer,
+    make_schedule,
+    make_settings,
+    number_of_parameters,
+    start_fabric,
+)
 from .configuration import Mistake, as_options, launch
 from .configuration.tagging import TaggingRun
 from .debugging import limited, watched
@@ -164,14 +170,6 @@ def run(options: TaggingRun, folder: str | Path | None, overrides: Sequence[str]
     return result
 
 
-def start_fabric(options: TaggingRun) -> Fabric:
-    """Device and precision; one process of several under torchrun."""
-    try:
-        return make_fabric(options.device, options.trainer.precision)
-    except (ValueError, RuntimeError) as error:
-        raise Mistake(str(error)) from error
-
-
 def summarise(
     options: TaggingRun,
     result: Result,
@@ -195,7 +193,7 @@ def summarise(
         steps=result.fit.steps,
         parameters=number_of_parameters(model),
         backend=options.backend,
-        pattern=describe_dropout(options),
+        pattern=describe_dropout(options.dropout),
         signature=f"{options.data.name}-{corpus.signature}",
         mode=test.mode,
         scheme=test.scheme,
@@ -275,11 +273,6 @@ def opened_to_write(name: str) -> Iterator[TextIO]:
         raise Mistake(f"output={name}: cannot be written: {error.strerror}.") from error
 
 
-def number_of_parameters(model: Tagger) -> int:
-    """Weights that are trained."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def describe(
     options: TaggingRun, corpus: TaggedCorpus, parts: Parts, model: Tagger, fabric: Fabric
 ) -> str:
@@ -296,19 +289,9 @@ def describe(
         f"model {options.model.num_layers} x {options.model.hidden_size} in both directions, "
         f"spelling {options.model.spelling}, {options.model.output}, "
         f"{number_of_parameters(model):,} parameters\n"
-        f"dropout {describe_dropout(options)}\n"
+        f"dropout {describe_dropout(options.dropout)}\n"
         f"backend {options.backend}; kernels for {device}: {backends().get(device, 'none')}"
     )
-
-
-def describe_dropout(options: TaggingRun) -> str:
-    """The pattern and the rate at each site, in a line."""
-    dropout = options.dropout
-    pattern = DropoutPattern(**dataclasses.asdict(dropout.pattern))
-    rates = {site: getattr(dropout, site) for site in ("input", "between", "recurrent", "output")}
-    if not any(rates.values()):
-        return "none"
-    return f"{pattern}: " + ", ".join(f"{site} {rate:g}" for site, rate in rates.items())
 
 
 if __name__ == "__main__":

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import torch
 
-from sdrop import DropoutPattern
 from sdrop.data import Sentence, TaggedCorpus, Vocabulary, load_tagged_corpus
 from sdrop.data.forms import CAPITALS, FormEncoder
 from sdrop.data.tag_batches import EncodedSentences, TagBatches, tag_numbers
 from sdrop.data.tags import all_tags, constraints
 from sdrop.data.vectors import WordVectors
-from sdrop.models import DropoutRates, Tagger
+from sdrop.models import Tagger
 
+from .building import make_pattern, make_rates
 from .configuration import Mistake
 from .configuration.tagging import Columns, Conll2003, TaggingData, TaggingRun
 
@@ -123,7 +123,7 @@ def evaluation_batches(
 
 def make_model(options: TaggingRun, parts: Parts) -> Tagger:
     """The model with its first weights, which follow from the seed."""
-    dropout, model = options.dropout, dataclasses.asdict(options.model)
+    model = dataclasses.asdict(options.model)
     for name in ("word_dropout", "rare_dropout", "vectors"):  # not the model's business
         del model[name]
     torch.manual_seed(options.seed)
@@ -135,8 +135,8 @@ def make_model(options: TaggingRun, parts: Parts) -> Tagger:
             **model,
             num_capitals=len(CAPITALS),
             constraints=constraints(parts.names, options.data.scheme),
-            rates=DropoutRates(dropout.input, dropout.between, dropout.recurrent, dropout.output),
-            pattern=DropoutPattern(**dataclasses.asdict(dropout.pattern)),
+            rates=make_rates(options.dropout),
+            pattern=make_pattern(options.dropout),
             backend=options.backend,
         )
     except (ValueError, RuntimeError) as error:  # such as a backend that is missing here
