@@ -10,8 +10,9 @@
     python -m recipes.conll mode=tag checkpoint=DIR < sentences.txt
     python -m recipes.conll mode=tag checkpoint=DIR input=FILE text=tokens output_format=jsonl
 
-`main` takes the options that Hydra composed and `run` trains. In an installed package this file is
-`sdrop.recipes.conll`.
+`main` takes the options that Hydra composed and `run` trains, by the course in training.py that all
+recipes share; tagging_parts.py has what is known of words, tagging_scores.py what is found. In an
+installed package this file is `sdrop.recipes.conll`.
 """
 
 from __future__ import annotations
@@ -26,42 +27,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from hydra.core.hydra_config import HydraConfig
 from lightning_fabric import Fabric
 from omegaconf import DictConfig
 
-from sdrop import backends
 from sdrop.data import DataError, TaggedCorpus
 from sdrop.data.token_streams import read_sentences, written_sentence
 from sdrop.data.vectors import WordVectors
 from sdrop.evaluation.tag_stream import tag_stream
 from sdrop.evaluation.tagging import entity_evaluation
 from sdrop.models import Tagger
-from sdrop.training import (
-    F1,
-    CheckpointError,
-    FitResult,
-    NonFiniteError,
-    RunFolder,
-    best,
-    fit,
-    load_weights,
-    write_summary,
-)
+from sdrop.training import F1, CheckpointError, FitResult, NonFiniteError, RunFolder, load_weights
 from sdrop.training.atomic import written_whole
 
-from .building import (
-    describe_dropout,
-    make_optimizer,
-    make_schedule,
-    make_settings,
-    number_of_parameters,
-    start_fabric,
-)
+from .building import number_of_parameters, start_fabric
 from .configuration import Mistake, as_options, launch
 from .configuration.tagging import TaggingRun
-from .debugging import limited, watched
-from .run_folder import announced_changes, checkpoint_of, options_kept, run_folder_of
+from .run_folder import checkpoint_of, run_folder_of
 from .tagging_parts import (
     Parts,
     evaluated,
@@ -71,6 +52,7 @@ from .tagging_parts import (
     training_batches,
 )
 from .tagging_scores import Scores, described, score_splits
+from .training import describe_computation, folder_and_overrides, summarise, train_model
 
 STANDARD_STREAM = "-"
 
@@ -94,10 +76,7 @@ def main(config: DictConfig) -> float | None:
         return None
     if options.mode == "evaluate":
         return evaluate(options).valid
-    if not HydraConfig.initialized():  # one process of several has it
-        return run(options, None).valid
-    hydra = HydraConfig.get()
-    return run(options, hydra.runtime.output_dir, hydra.overrides.task).valid
+    return run(options, *folder_and_overrides()).valid
 
 
 def run(options: TaggingRun, folder: str | Path | None, overrides: Sequence[str] = ()) -> Result:
@@ -125,88 +104,57 @@ def run(options: TaggingRun, folder: str | Path | None, overrides: Sequence[str]
     fabric.print(describe(options, corpus, parts, model, fabric))
     if vectors is not None:
         fabric.print(vectors.fill(model.embedding, parts.encoder.words.tokens))
-    for change in announced_changes(options, run_folder, model, signatures):
-        fabric.print(change)
-
-    valid = evaluated(options, corpus)["valid"]
+    sentences = evaluated(options, corpus)["valid"]
     validate = functools.partial(
         entity_evaluation,
         model,
-        evaluation_batches(options, valid, parts),
-        [each.tags for each in valid],
+        evaluation_batches(options, sentences, parts),
+        [each.tags for each in sentences],
         parts.names,
         options.data.scheme,
         fabric.device,
     )
-    with options_kept(fabric, options, overrides, run_folder), watched(options.debug, run_folder):
-        if fabric.is_global_zero:
-            parts.save(run_folder.path)
-        trained = fit(
-            fabric,
-            model,
-            make_optimizer(options.optimizer, model),
-            make_schedule(options.schedule, F1),
-            limited(train, options.debug.train_batches),
-            validate,
-            make_settings(options.trainer, same_across_ranks=options.dropout.same_across_ranks),
-            run_folder,
-            seed=options.seed,
-            metric=F1,
-            loggers=[name for name, on in dataclasses.asdict(options.logger).items() if on],
-            resume=options.resume,
-            signatures=signatures,
-        )
+    trained = train_model(
+        options,
+        overrides,
+        fabric,
+        run_folder,
+        model,
+        train,
+        validate=validate,
+        metric=F1,
+        save=parts.save,
+        signatures=signatures,
+    )
     if trained.stopped == "signal":  # a summary is of whole runs only
-        fabric.print(f"go on with resume={run_folder.path}")
         return Result(trained.best, None, run_folder.path, {}, trained)
 
-    load_weights(model, best(run_folder.checkpoints), signatures)
     scores = score_splits(options, corpus, parts, model, fabric, run_folder.path)
-    result = Result(scores["valid"].f1, scores["test"].f1, run_folder.path, scores, trained)
+    valid, test = scores["valid"], scores["test"]
     if fabric.is_global_zero:
-        summarise(options, result, run_folder, model, corpus)
+        summarise(
+            "conll",
+            options,
+            run_folder,
+            model,
+            trained,
+            valid=valid.f1,
+            test=test.f1,
+            signature=corpus.signature,
+            mode=test.mode,
+            scheme=test.scheme,
+            source_scheme=corpus.source_scheme,
+            precision=test.precision,
+            recall=test.recall,
+            per_type=test.per_type,
+            scores={
+                name: {"f1": score.f1, "mode": score.mode, "scheme": score.scheme}
+                for name, score in scores.items()
+            },
+        )
     fabric.print(described(scores))
     fabric.print(f"run folder {run_folder.path}")
-    return result
-
-
-def summarise(
-    options: TaggingRun,
-    result: Result,
-    run_folder: RunFolder,
-    model: Tagger,
-    corpus: TaggedCorpus,
-) -> None:
-    """Write summary.json, the last file of a run."""
-    assert result.fit is not None
-    test = result.scores["test"]
-    write_summary(
-        run_folder.summary,
-        recipe="conll",
-        experiment=options.experiment,
-        metric=F1.name,
-        valid=result.valid,
-        test=result.test,
-        seconds_train=result.fit.seconds_train,
-        seconds_total=result.fit.seconds_total,
-        tokens_per_second=result.fit.tokens_per_second,
-        steps=result.fit.steps,
-        parameters=number_of_parameters(model),
-        backend=options.backend,
-        pattern=describe_dropout(options.dropout),
-        signature=f"{options.data.name}-{corpus.signature}",
-        mode=test.mode,
-        scheme=test.scheme,
-        source_scheme=corpus.source_scheme,
-        precision=test.precision,
-        recall=test.recall,
-        per_type=test.per_type,
-        scores={
-            name: {"f1": score.f1, "mode": score.mode, "scheme": score.scheme}
-            for name, score in result.scores.items()
-        },
-        backends=backends(),
-    )
+    return Result(valid.f1, test.f1, run_folder.path, scores, trained)
 
 
 def evaluate(options: TaggingRun) -> Result:
@@ -277,7 +225,6 @@ def describe(
     options: TaggingRun, corpus: TaggedCorpus, parts: Parts, model: Tagger, fabric: Fabric
 ) -> str:
     """What is about to be trained, on what and with what."""
-    device = fabric.device.type
     splits = (corpus.train, corpus.valid, corpus.test)
     sentences = ", ".join(f"{len(split):,}" for split in splits)
     tokens = ", ".join(f"{sum(map(len, split)):,}" for split in splits)
@@ -289,8 +236,7 @@ def describe(
         f"model {options.model.num_layers} x {options.model.hidden_size} in both directions, "
         f"spelling {options.model.spelling}, {options.model.output}, "
         f"{number_of_parameters(model):,} parameters\n"
-        f"dropout {describe_dropout(options.dropout)}\n"
-        f"backend {options.backend}; kernels for {device}: {backends().get(device, 'none')}"
+        f"{describe_computation(options, fabric)}"
     )
 
 

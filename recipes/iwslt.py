@@ -9,8 +9,9 @@
     python -m recipes.iwslt mode=translate checkpoint=DIR input=FILE output=FILE
     echo "Samstag, 3. April 2021" | python -m recipes.iwslt mode=translate checkpoint=DIR
 
-`main` takes the options that Hydra composed and `run` trains; texts.py has what concerns lines and
-words, translations.py what is found. In an installed package this is `sdrop.recipes.iwslt`.
+`main` takes the options that Hydra composed and `run` trains, by the course in training.py that all
+recipes share; texts.py has what concerns lines and words, translations.py what is found. In an
+installed package this is `sdrop.recipes.iwslt`.
 """
 
 from __future__ import annotations
@@ -21,15 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from hydra.core.hydra_config import HydraConfig
 from lightning_fabric import Fabric
 from omegaconf import DictConfig
 
-from sdrop import backends
 from sdrop.data import (
     BEGIN,
     END,
-    Batches,
     DataError,
     Pair,
     ParallelCorpus,
@@ -44,28 +42,14 @@ from sdrop.training import (
     FitResult,
     NonFiniteError,
     RunFolder,
-    best,
-    fit,
     load_average,
-    load_weights,
     newest,
-    write_summary,
 )
 
-from .building import (
-    describe_dropout,
-    make_optimizer,
-    make_pattern,
-    make_rates,
-    make_schedule,
-    make_settings,
-    number_of_parameters,
-    start_fabric,
-)
+from .building import make_pattern, make_rates, number_of_parameters, start_fabric
 from .configuration import Mistake, as_options, launch
 from .configuration.translation import TranslationRun
-from .debugging import limited, watched
-from .run_folder import announced_changes, checkpoint_of, options_kept, run_folder_of
+from .run_folder import checkpoint_of, run_folder_of
 from .texts import (
     Sides,
     lines_to_translate,
@@ -76,6 +60,7 @@ from .texts import (
     read_corpus,
     save_sides,
 )
+from .training import describe_computation, folder_and_overrides, summarise, train_model
 from .translations import (
     Scored,
     check_attention_maps,
@@ -106,10 +91,7 @@ def main(config: DictConfig) -> float | None:
         return None
     if options.mode == "evaluate":
         return evaluate(options).valid
-    if not HydraConfig.initialized():  # one process of several has it
-        return run(options, None).valid
-    hydra = HydraConfig.get()
-    return run(options, hydra.runtime.output_dir, hydra.overrides.task).valid
+    return run(options, *folder_and_overrides()).valid
 
 
 def run(
@@ -141,52 +123,53 @@ def run(
         "batches": f"{options.data.batch_size} {options.data.batch_unit}, seed {options.seed}",
     }
     fabric.print(describe(options, corpus, len(pairs), sides, model, fabric))
-    for change in announced_changes(options, run_folder, model, signatures):
-        fabric.print(change)
-
-    with options_kept(fabric, options, overrides, run_folder), watched(options.debug, run_folder):
-        if fabric.is_global_zero:
-            save_sides(source, target, run_folder.path)
-        trained = fit(
-            fabric,
-            model,
-            make_optimizer(options.optimizer, model),
-            make_schedule(options.schedule, BLEU),
-            train,
-            lambda: validated(options, model, measured, sides, fabric),
-            make_settings(options.trainer, same_across_ranks=options.dropout.same_across_ranks),
-            run_folder,
-            seed=options.seed,
-            metric=BLEU,
-            loggers=[name for name, on in dataclasses.asdict(options.logger).items() if on],
-            resume=options.resume,
-            signatures=signatures,
-        )
+    trained = train_model(
+        options,
+        overrides,
+        fabric,
+        run_folder,
+        model,
+        train,
+        validate=lambda: validated(options, model, measured, sides, fabric),
+        metric=BLEU,
+        save=lambda folder: save_sides(source, target, folder),
+        signatures=signatures,
+    )
     if trained.stopped == "signal":  # a summary is of whole runs only
-        fabric.print(f"go on with resume={run_folder.path}")
         return Result(trained.best, None, run_folder.path, trained)
 
-    load_weights(model, best(run_folder.checkpoints), signatures)
     test = tested(options, [model], limited_text(options, corpus.test), sides, fabric)
     valid = trained.best
     if valid is None:
         valid = validated(options, model, measured, sides, fabric).metrics[BLEU.name]
-    result = Result(valid, test, run_folder.path, trained)
     if fabric.is_global_zero:
         test.save(run_folder.path / "translations", "test")
         draw_attention_maps(options, model, corpus.test, sides, fabric, run_folder.path)
-        summarise(options, result, run_folder, model, f"{corpus.signature}-{signature_of(sides)}")
+        summarise(
+            "iwslt",
+            options,
+            run_folder,
+            model,
+            trained,
+            valid=valid,
+            test=test.scores.bleu,
+            signature=f"{corpus.signature}-{signature_of(sides)}",
+            **dataclasses.asdict(test.scores),
+            beam_size=options.decoding.beam_size,
+            direction=f"{options.data.source}-{options.data.target}",
+            epochs=trained.epochs,
+        )
     fabric.print(f"BLEU {valid:.2f} valid, greedy; test, beam {options.decoding.beam_size}:")
     fabric.print(test.scores)
     fabric.print(f"run folder {run_folder.path}")
-    return result
+    return Result(valid, test, run_folder.path, trained)
 
 
 def training_batches(
     options: TranslationRun, pairs: Sequence[Pair], target: Side, fabric: Fabric
-) -> Batches:
+) -> TranslationBatches:
     """This process's share of the training batches."""
-    batches = TranslationBatches(
+    return TranslationBatches(
         pairs,
         batch_size=options.data.batch_size,
         unit="tokens" if options.data.batch_unit == "tokens" else "sentences",
@@ -197,7 +180,6 @@ def training_batches(
         rank=fabric.global_rank,
         world_size=fabric.world_size,
     )
-    return limited(batches, options.debug.train_batches)
 
 
 def measured_text(options: TranslationRun, corpus: ParallelCorpus) -> ParallelText:
@@ -231,40 +213,6 @@ def make_model(options: TranslationRun, sides: Sides) -> Translator:
         )
     except (ValueError, RuntimeError) as error:  # such as sizes that do not fit together
         raise Mistake(str(error)) from error
-
-
-def summarise(
-    options: TranslationRun,
-    result: Result,
-    run_folder: RunFolder,
-    model: Translator,
-    signature: str,
-) -> None:
-    """Write summary.json, the last file of a run."""
-    assert result.fit is not None
-    assert result.test is not None
-    scores = result.test.scores
-    write_summary(
-        run_folder.summary,
-        recipe="iwslt",
-        experiment=options.experiment,
-        metric=BLEU.name,
-        valid=result.valid,
-        test=scores.bleu,
-        seconds_train=result.fit.seconds_train,
-        seconds_total=result.fit.seconds_total,
-        tokens_per_second=result.fit.tokens_per_second,
-        steps=result.fit.steps,
-        parameters=number_of_parameters(model),
-        backend=options.backend,
-        pattern=describe_dropout(options.dropout),
-        signature=f"{options.data.name}-{signature}",
-        **dataclasses.asdict(scores),
-        beam_size=options.decoding.beam_size,
-        direction=f"{options.data.source}-{options.data.target}",
-        epochs=result.fit.epochs,
-        backends=backends(),
-    )
 
 
 def evaluate(options: TranslationRun) -> Result:
@@ -329,7 +277,6 @@ def describe(
     fabric: Fabric,
 ) -> str:
     """What is about to be trained, on what and with what."""
-    device = fabric.device.type
     words = " and ".join(f"{len(side.vocabulary):,}" for side in sides)
     sizes = options.model
     return "\n".join(
@@ -340,8 +287,7 @@ def describe(
             *corpus.notes,
             f"model {sizes.num_layers} x {sizes.hidden_size}, {sizes.attention} attention, "
             f"{number_of_parameters(model):,} parameters",
-            f"dropout {describe_dropout(options.dropout)}",
-            f"backend {options.backend}; kernels for {device}: {backends().get(device, 'none')}",
+            describe_computation(options, fabric),
         ]
     )
 

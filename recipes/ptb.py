@@ -11,8 +11,9 @@
     python -m recipes.ptb mode=evaluate checkpoint=DIR
     python -m recipes.ptb mode=generate checkpoint=DIR prompt="the statement"
 
-`main` takes the options that Hydra composed and `run` trains; the parts stand below them in the
-order in which they are needed. In an installed package this file is `sdrop.recipes.ptb`.
+`main` takes the options that Hydra composed and `run` trains, by the course in training.py that all
+recipes share; the parts stand below them in the order in which they are needed. In an installed
+package this file is `sdrop.recipes.ptb`.
 """
 
 from __future__ import annotations
@@ -25,11 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from hydra.core.hydra_config import HydraConfig
 from lightning_fabric import Fabric
 from omegaconf import DictConfig
 
-from sdrop import backends
 from sdrop.data import (
     END_OF_LINE,
     Batches,
@@ -49,26 +48,15 @@ from sdrop.training import (
     FitResult,
     NonFiniteError,
     RunFolder,
-    best,
-    fit,
     load_weights,
-    write_summary,
 )
 
-from .building import (
-    describe_dropout,
-    make_optimizer,
-    make_pattern,
-    make_rates,
-    make_schedule,
-    make_settings,
-    number_of_parameters,
-    start_fabric,
-)
+from .building import make_pattern, make_rates, number_of_parameters, start_fabric
 from .configuration import Mistake, as_options, launch
 from .configuration.schema import LanguageModelData, LanguageModelRun, Ptb, Text
-from .debugging import limited, watched
-from .run_folder import announced_changes, checkpoint_of, options_kept, run_folder_of
+from .debugging import limited
+from .run_folder import checkpoint_of, run_folder_of
+from .training import describe_computation, folder_and_overrides, summarise, train_model
 
 VOCABULARY = "vocabulary.txt"  # in the run folder
 
@@ -91,10 +79,7 @@ def main(config: DictConfig) -> float | None:
         return None
     if options.mode == "evaluate":
         return evaluate(options).valid
-    if not HydraConfig.initialized():  # one process of several has it
-        return run(options, None).valid
-    hydra = HydraConfig.get()
-    return run(options, hydra.runtime.output_dir, hydra.overrides.task).valid
+    return run(options, *folder_and_overrides()).valid
 
 
 def run(
@@ -124,43 +109,38 @@ def run(
         "batches": f"{options.data.batch_size} columns of {options.data.bptt} steps",
     }
     fabric.print(describe(options, corpus, vocabulary, model, fabric))
-    for change in announced_changes(options, run_folder, model, signatures):
-        fabric.print(change)
-
-    with options_kept(fabric, options, overrides, run_folder), watched(options.debug, run_folder):
-        if fabric.is_global_zero:
-            vocabulary.save(run_folder.path / VOCABULARY)
-        trained = fit(
-            fabric,
-            model,
-            make_optimizer(options.optimizer, model),
-            make_schedule(options.schedule, PERPLEXITY),
-            train,
-            lambda: perplexity(model, valid, fabric.device),
-            make_settings(options.trainer, same_across_ranks=options.dropout.same_across_ranks),
-            run_folder,
-            seed=options.seed,
-            metric=PERPLEXITY,
-            loggers=[name for name, on in dataclasses.asdict(options.logger).items() if on],
-            resume=options.resume,
-            signatures=signatures,
-        )
+    trained = train_model(
+        options,
+        overrides,
+        fabric,
+        run_folder,
+        model,
+        train,
+        validate=lambda: perplexity(model, valid, fabric.device),
+        metric=PERPLEXITY,
+        save=lambda folder: vocabulary.save(folder / VOCABULARY),
+        signatures=signatures,
+    )
     if trained.stopped == "signal":  # a summary is of whole runs only
-        fabric.print(f"go on with resume={run_folder.path}")
         return Result(trained.best, None, run_folder.path, trained)
 
-    load_weights(model, best(run_folder.checkpoints), signatures)
-    result = Result(
-        measured(model, valid, fabric) if trained.best is None else trained.best,
-        measured(model, test, fabric),
-        run_folder.path,
-        trained,
-    )
+    on_test = measured(model, test, fabric)
+    on_valid = measured(model, valid, fabric) if trained.best is None else trained.best
     if fabric.is_global_zero:
-        summarise(options, result, run_folder, model, f"{corpus.signature}-{vocabulary.signature}")
-    fabric.print(f"perplexity {result.valid:.2f} valid, {result.test:.2f} test")
+        summarise(
+            "ptb",
+            options,
+            run_folder,
+            model,
+            trained,
+            valid=on_valid,
+            test=on_test,
+            signature=f"{corpus.signature}-{vocabulary.signature}",
+            bits_per_word=math.log2(on_test),
+        )
+    fabric.print(f"perplexity {on_valid:.2f} valid, {on_test:.2f} test")
     fabric.print(f"run folder {run_folder.path}")
-    return result
+    return Result(on_valid, on_test, run_folder.path, trained)
 
 
 def read_corpus(data: LanguageModelData) -> Corpus:
@@ -186,7 +166,6 @@ def make_batches(
         rank=fabric.global_rank,
         world_size=fabric.world_size,
     )
-    train = limited(train, debug.train_batches)
     if debug.overfit:
         seen = limited(
             BpttBatches(ids, batch_size=data.batch_size, bptt=data.bptt), debug.train_batches
@@ -222,36 +201,6 @@ def measured(model: LanguageModel, batches: Batches, fabric: Fabric) -> float:
     """Perplexity of a model on all of `batches`, in the run's precision."""
     with fabric.autocast():
         return perplexity(model, batches, fabric.device).metrics[PERPLEXITY.name]
-
-
-def summarise(
-    options: LanguageModelRun,
-    result: Result,
-    run_folder: RunFolder,
-    model: LanguageModel,
-    signature: str,
-) -> None:
-    """Write summary.json, the last file of a run."""
-    assert result.fit is not None
-    assert result.test is not None
-    write_summary(
-        run_folder.summary,
-        recipe="ptb",
-        experiment=options.experiment,
-        metric=PERPLEXITY.name,
-        valid=result.valid,
-        test=result.test,
-        seconds_train=result.fit.seconds_train,
-        seconds_total=result.fit.seconds_total,
-        tokens_per_second=result.fit.tokens_per_second,
-        steps=result.fit.steps,
-        parameters=number_of_parameters(model),
-        backend=options.backend,
-        pattern=describe_dropout(options.dropout),
-        signature=f"{options.data.name}-{signature}",
-        bits_per_word=math.log2(result.test),
-        backends=backends(),
-    )
 
 
 def evaluate(options: LanguageModelRun) -> Result:
@@ -304,15 +253,13 @@ def describe(
     fabric: Fabric,
 ) -> str:
     """What is about to be trained, on what and with what."""
-    device = fabric.device.type
     tokens = ", ".join(f"{len(split):,}" for split in (corpus.train, corpus.valid, corpus.test))
     return (
         f"corpus {corpus.name}, hash {corpus.signature}: {tokens} tokens (train, valid, test), "
         f"vocabulary {len(vocabulary):,}\n"
         f"model {options.model.num_layers} x {options.model.hidden_size}, "
         f"{number_of_parameters(model):,} parameters\n"
-        f"dropout {describe_dropout(options.dropout)}\n"
-        f"backend {options.backend}; kernels for {device}: {backends().get(device, 'none')}"
+        f"{describe_computation(options, fabric)}"
     )
 
 
