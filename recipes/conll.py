@@ -19,13 +19,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO
 
 from lightning_fabric import Fabric
 from omegaconf import DictConfig
@@ -37,12 +33,12 @@ from sdrop.evaluation.tag_stream import tag_stream
 from sdrop.evaluation.tagging import entity_evaluation
 from sdrop.models import Tagger
 from sdrop.training import F1, CheckpointError, FitResult, NonFiniteError, RunFolder, load_weights
-from sdrop.training.atomic import written_whole
 
 from .building import number_of_parameters, start_fabric
-from .configuration import Mistake, as_options, launch
+from .configuration import as_options, launch
 from .configuration.tagging import TaggingRun
 from .run_folder import checkpoint_of, run_folder_of
+from .streams import STANDARD_STREAM, input_from, output_to
 from .tagging_parts import (
     Parts,
     evaluated,
@@ -53,8 +49,6 @@ from .tagging_parts import (
 )
 from .tagging_scores import Scores, described, score_splits
 from .training import describe_computation, folder_and_overrides, summarise, train_model
-
-STANDARD_STREAM = "-"
 
 
 @dataclass(frozen=True)
@@ -172,16 +166,11 @@ def tag(options: TaggingRun) -> None:
     """Tag `input=` with the model of `checkpoint=`, sentence by sentence, into `output=`."""
     model, parts, fabric = load_trained(options)
     scheme, output_format = options.data.scheme, options.output_format
-    with opened_to_read(options.input) as source, opened_to_write(options.output) as target:
+    with input_from(options.input) as source, output_to(options.output) as target:
         name = "standard input" if options.input == STANDARD_STREAM else options.input
         sentences = read_sentences(source, options.text, name)
-        tagged = tag_stream(model, sentences, parts.encoder, parts.names, fabric.device)
-        try:
-            for tokens, tags in tagged:
-                target.write(written_sentence(tokens, tags, scheme, output_format))
-            target.flush()
-        except BrokenPipeError:  # whoever read has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), target.fileno())
+        for tokens, tags in tag_stream(model, sentences, parts.encoder, parts.names, fabric.device):
+            target.write(written_sentence(tokens, tags, scheme, output_format))
 
 
 def load_trained(options: TaggingRun) -> tuple[Tagger, Parts, Fabric]:
@@ -192,33 +181,6 @@ def load_trained(options: TaggingRun) -> tuple[Tagger, Parts, Fabric]:
     model = make_model(options, parts)
     load_weights(model, checkpoint, parts.signatures())
     return model.to(fabric.device), parts, fabric
-
-
-@contextmanager
-def opened_to_read(name: str) -> Iterator[BinaryIO]:
-    """A file, or standard input."""
-    if name == STANDARD_STREAM:
-        yield sys.stdin.buffer
-        return
-    try:
-        file = Path(name).expanduser().open("rb")
-    except OSError as error:
-        raise Mistake(f"input={name}: cannot be read: {error.strerror}.") from error
-    with file:
-        yield file
-
-
-@contextmanager
-def opened_to_write(name: str) -> Iterator[TextIO]:
-    """A file, or standard output."""
-    if name == STANDARD_STREAM:
-        yield sys.stdout
-        return
-    try:
-        with written_whole(Path(name).expanduser()) as file:
-            yield file
-    except OSError as error:
-        raise Mistake(f"output={name}: cannot be written: {error.strerror}.") from error
 
 
 def describe(

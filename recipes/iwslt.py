@@ -50,13 +50,13 @@ from .building import make_pattern, make_rates, number_of_parameters, start_fabr
 from .configuration import Mistake, as_options, launch
 from .configuration.translation import TranslationRun
 from .run_folder import checkpoint_of, run_folder_of
+from .streams import STANDARD_STREAM, output_to
 from .texts import (
     Sides,
     lines_to_translate,
     load_sides,
     make_sides,
     not_too_long,
-    output_to,
     read_corpus,
     save_sides,
 )
@@ -236,7 +236,7 @@ def translate_lines(options: TranslationRun) -> None:
     models, sides, fabric = load_trained(options)
     settings = decoding_settings(options.decoding)
     number = 0
-    with output_to(options.output) as output:
+    with output_to(options.output or STANDARD_STREAM) as output:
         for lines in lines_to_translate(options.input):
             found = translated(models, lines, sides, options.decoding, settings, fabric.device)
             for each in found:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 from sdrop.data import (
     DataError,
@@ -21,13 +19,11 @@ from sdrop.data import (
     load_parallel,
     load_vocabulary,
 )
-from sdrop.data.lines import read_lines
+from sdrop.data.lines import read_lines, stream_lines
 from sdrop.data.side import split
 from sdrop.data.subwords import load_subwords, make_subwords, save_subwords
 from sdrop.data.wit3 import has_wit3
-from sdrop.training.atomic import written_whole
 
-from .configuration import Mistake
 from .configuration import translation as schema
 
 LINES_AT_A_TIME = 1000  # of a text to translate: memory does not grow with it
@@ -122,30 +118,9 @@ def lines_to_translate(path: str | None) -> Iterator[list[str]]:
     Raises:
         DataError: for a file that cannot be read, and text that is not UTF-8 (with line).
     """
-    lines = iter(read_lines(Path(path))) if path is not None else _standard_input()
+    if path is None:
+        lines = stream_lines(sys.stdin.buffer, "standard input")
+    else:
+        lines = iter(read_lines(Path(path)))
     while part := list(itertools.islice(lines, LINES_AT_A_TIME)):
         yield part
-
-
-def _standard_input() -> Iterator[str]:
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"standard input, line {number}: byte 0x{line[error.start]:02x} is not UTF-8 text"
-            ) from None
-
-
-@contextmanager
-def output_to(path: str | None) -> Iterator[TextIO]:
-    """The file of that name, or the standard output in UTF-8."""
-    if path is None:
-        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-        yield sys.stdout
-        return
-    try:
-        with written_whole(Path(path)) as file:
-            yield file
-    except OSError as error:
-        raise Mistake(f"output={path}: {error.strerror}") from error

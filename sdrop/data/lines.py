@@ -1,6 +1,8 @@
 """Reading text files: what is harmless is read as meant, anything else is named with its line."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from sdrop.data.errors import DataError
 
@@ -41,6 +43,29 @@ def read_lines(path: Path) -> list[str]:
     if lines[-1] == "":
         lines.pop()
     return lines
+
+
+def stream_lines(stream: BinaryIO, name: str) -> Iterator[str]:
+    """Lines of a stream of UTF-8 text, without their ends, read no further than needed.
+
+    A byte order mark, CRLF line ends and a missing last newline are read as meant.
+
+    Args:
+        stream: of bytes.
+        name: of it, for errors.
+
+    Raises:
+        DataError: for bytes that are not UTF-8 (with line).
+    """
+    for number, line in enumerate(stream, start=1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{name}, line {number}: byte 0x{line[error.start]:02x} is not UTF-8 text; convert "
+                "it, for example with iconv -f LATIN1 -t UTF-8"
+            ) from None
+        yield text.rstrip("\r\n")
 
 
 def _decode(content: bytes, path: Path) -> str:

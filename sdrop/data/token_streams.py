@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, Literal, get_args
 
 from sdrop.data.columns import DOCUMENT_MARK
-from sdrop.data.errors import DataError
+from sdrop.data.lines import stream_lines
 from sdrop.data.tags import spans
 
 Text = Literal["raw", "tokens", "columns"]
@@ -48,7 +48,7 @@ def read_sentences(stream: BinaryIO, text: str, name: str) -> Iterator[list[str]
     """
     if text not in get_args(Text):
         raise ValueError(f"text={text!r}: expected one of {', '.join(get_args(Text))}")
-    lines = _lines(stream, name)
+    lines = stream_lines(stream, name)
     if text == "columns":
         yield from _column_sentences(lines)
         return
@@ -85,18 +85,6 @@ def scored_sentences(
     for row in zip(tokens, truth, found, strict=True):
         yield from (" ".join(fields) + "\n" for fields in zip(*row, strict=True))
         yield "\n"
-
-
-def _lines(stream: BinaryIO, name: str) -> Iterator[str]:
-    for number, line in enumerate(stream, start=1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{name}, line {number}: byte 0x{line[error.start]:02x} is not UTF-8 text; convert "
-                "it, for example with iconv -f LATIN1 -t UTF-8"
-            ) from None
-        yield text.rstrip("\r\n")
 
 
 def _column_sentences(lines: Iterable[str]) -> Iterator[list[str]]:

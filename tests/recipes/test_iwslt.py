@@ -149,10 +149,9 @@ def test_n_best_lists_have_number_translation_and_falling_score(trained, tmp_pat
 
 def test_standard_input_is_translated_to_standard_output(trained, monkeypatch, capsys):
     class Input:
-        buffer = io.BytesIO(b"das Haus ist alt .\r\n\r\nein Hund")
+        buffer = io.BytesIO(b"\xef\xbb\xbfdas Haus ist alt .\r\n\r\nein Hund")
 
     monkeypatch.setattr(sys, "stdin", Input)
-    monkeypatch.setattr(sys.stdout, "reconfigure", lambda **options: None, raising=False)
     translate_lines(recalled("mode=translate", f"checkpoint='{trained.folder}'"))
     lines = capsys.readouterr().out.split("\n")
     assert (lines[:2], len(lines)) == (["the house is old.", ""], 4)
