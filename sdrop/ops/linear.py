@@ -56,7 +56,8 @@ def _linear(
 
 
 @_linear.register_fake
-def _(input: Tensor, weight: Tensor, *others: Any) -> Tensor:
+def fake_linear(input: Tensor, weight: Tensor, *others: Any) -> Tensor:
+    """An output without content."""
     return input.new_empty(*input.shape[:-1], weight.shape[0])
 
 
@@ -92,7 +93,8 @@ def _(
     )
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    """Keeps the operator's arguments."""
     input, weight, bias, kept, mask, ctx.scale, batch_sizes = inputs
     ctx.has_bias = bias is not None
     ctx.save_for_backward(input, weight, kept, mask, batch_sizes)
@@ -121,7 +123,7 @@ def differentiable_backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | Non
     return (grad_input, grad_weight.t(), grad.sum(0) if ctx.has_bias else None, *[None] * 4)
 
 
-_linear.register_autograd(_differentiate, setup_context=_save)
+_linear.register_autograd(_differentiate, setup_context=save_for_backward)
 
 
 def linear(

@@ -190,21 +190,9 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tenso
 def _differentiate(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
     if grad_loss is None:
         return (None,) * 11
-    input, weight, bias, target, kept, mask, batch_sizes, grad_logits, left = ctx.saved_tensors
+    input, weight, _, _, kept, mask, batch_sizes, grad_logits, left = ctx.saved_tensors
     if torch.is_grad_enabled():
-        with torch.enable_grad():
-            loss = linear_cross_entropy_equation(
-                input,
-                weight,
-                bias,
-                target,
-                Mask(kept, mask, ctx.scale),
-                batch_sizes,
-                ctx.ignore_index,
-            )
-        wanted = [t for t, n in zip((input, weight, bias), ctx.needs_input_grad, strict=False) if n]
-        found = iter(torch.autograd.grad(loss, wanted, grad_loss, create_graph=True))
-        return (*(next(found) if n else None for n in ctx.needs_input_grad[:3]), *[None] * 8)
+        return (*differentiable_backward(ctx, grad_loss), *[None] * 8)
     grad_input, grad_weight, grad_bias = torch.ops.sdrop.linear_cross_entropy_backward(
         grad_loss,
         left,
@@ -224,6 +212,19 @@ def _differentiate(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor 
         grad_bias if ctx.has_bias else None,
         *[None] * 8,
     )
+
+
+def differentiable_backward(ctx: Any, grad_loss: Tensor) -> list[Tensor | None]:
+    """The gradients of input, weight and bias in plain PyTorch, for `create_graph=True`."""
+    input, weight, bias, target, kept, mask, batch_sizes = ctx.saved_tensors[:7]
+    loss = linear_cross_entropy_equation(
+        input, weight, bias, target, Mask(kept, mask, ctx.scale), batch_sizes, ctx.ignore_index
+    )
+    needed = ctx.needs_input_grad[:3]
+    wanted = [t for t, need in zip((input, weight, bias), needed, strict=True) if need]
+    grad = grad_loss.to(loss.dtype)
+    found = iter(torch.autograd.grad(loss, wanted, grad, create_graph=True))
+    return [next(found) if need else None for need in needed]
 
 
 _linear_cross_entropy.register_autograd(_differentiate, setup_context=_save)

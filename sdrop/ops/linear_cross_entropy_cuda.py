@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sdrop.ops.linear_cross_entropy import linear_cross_entropy_equation
+from sdrop.ops.linear_cross_entropy import differentiable_backward
 from sdrop.ops.linear_cuda import allows_tf32
 from sdrop.ops.masks import Mask
 
@@ -46,7 +46,7 @@ def _differentiate(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor 
     if grad_loss is None:
         return (None,) * 11
     if torch.is_grad_enabled():
-        return (*_differentiable(ctx, grad_loss), *[None] * 8)
+        return (*differentiable_backward(ctx, grad_loss), *[None] * 8)
     input, weight, bias, _, kept, mask, batch_sizes, grad_logits = ctx.saved_tensors
     grads = torch.ops.sdrop.linear_cuda_backward(
         grad_logits.view(*input.shape[:-1], weight.shape[0]),
@@ -66,19 +66,6 @@ def _differentiate(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor 
         None if bias is None else grad_bias,
         *[None] * 8,
     )
-
-
-def _differentiable(ctx: Any, grad_loss: Tensor) -> list[Tensor | None]:
-    """The gradients of input, weight and bias in plain PyTorch, for `create_graph=True`."""
-    input, weight, bias, target, kept, mask, batch_sizes, _ = ctx.saved_tensors
-    loss = linear_cross_entropy_equation(
-        input, weight, bias, target, Mask(kept, mask, ctx.scale), batch_sizes, ctx.ignore_index
-    )
-    needed = ctx.needs_input_grad[:3]
-    wanted = [t for t, need in zip((input, weight, bias), needed, strict=True) if need]
-    grad = grad_loss.to(loss.dtype)
-    found = iter(torch.autograd.grad(loss, wanted, grad, create_graph=True))
-    return [next(found) if need else None for need in needed]
 
 
 torch.library.register_autograd(

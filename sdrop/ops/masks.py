@@ -75,22 +75,6 @@ def _lanes(
     return philox(counter, split_key(key))
 
 
-# Defined without an autograd formula, which nothing here needs: a formula in Python, even an empty
-# one, would take longer than the draw itself.
-torch.library.define(
-    "sdrop::kept_indices",
-    "(Tensor key, SymInt site, SymInt first_step, SymInt steps, SymInt size, SymInt kept) "
-    "-> Tensor",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
-torch.library.define(
-    "sdrop::keep_mask",
-    "(Tensor key, SymInt site, SymInt first_step, SymInt steps, SymInt batch, SymInt size, "
-    "float rate, ScalarType dtype) -> Tensor",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
-
-
 def kept_indices(
     key: Tensor, site: int, first_step: int, steps: int, size: int, kept: int
 ) -> Tensor:
@@ -139,10 +123,31 @@ def _fake_keep_mask(
     return key.new_empty((steps, batch, size), dtype=dtype)
 
 
+def define_draws(suffix: str = "") -> None:
+    """Defines the operators `sdrop::kept_indices` and `sdrop::keep_mask`, or with longer names.
+
+    They have no autograd formula, which nothing here needs: a formula in Python, even an empty one,
+    would take longer than the draw itself.
+    """
+    torch.library.define(
+        f"sdrop::kept_indices{suffix}",
+        "(Tensor key, SymInt site, SymInt first_step, SymInt steps, SymInt size, SymInt kept) "
+        "-> Tensor",
+        tags=(torch.Tag.pt2_compliant_tag,),
+    )
+    torch.library.define(
+        f"sdrop::keep_mask{suffix}",
+        "(Tensor key, SymInt site, SymInt first_step, SymInt steps, SymInt batch, SymInt size, "
+        "float rate, ScalarType dtype) -> Tensor",
+        tags=(torch.Tag.pt2_compliant_tag,),
+    )
+    torch.library.register_fake(f"sdrop::kept_indices{suffix}", _fake_kept_indices)
+    torch.library.register_fake(f"sdrop::keep_mask{suffix}", _fake_keep_mask)
+
+
+define_draws()
 torch.library.impl("sdrop::kept_indices", "CompositeExplicitAutograd", kept_indices)
 torch.library.impl("sdrop::keep_mask", "CompositeExplicitAutograd", keep_mask)
-torch.library.register_fake("sdrop::kept_indices", _fake_kept_indices)
-torch.library.register_fake("sdrop::keep_mask", _fake_keep_mask)
 
 
 def draw_mask(

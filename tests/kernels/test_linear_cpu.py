@@ -71,6 +71,19 @@ def test_nan_and_infinity_go_where_the_equation_puts_them(pattern, value, place)
         torch.testing.assert_close(found, expected, equal_nan=True)
 
 
+def test_second_derivatives_are_those_of_the_equation():
+    mask = draw("III", 3, 2, 6)
+    leaves = [torch.randn(3, 2, 6), k_major(torch.randn(5, 6)), torch.randn(5)]
+    leaves = [leaf.requires_grad_() for leaf in leaves]
+    found = []
+    for op in (linear, linear_equation):
+        loss = op(*leaves, mask).square().sum()
+        first = torch.autograd.grad(loss, leaves, create_graph=True)
+        second = torch.autograd.grad(sum(grad.square().sum() for grad in first), leaves)
+        found.append([grad.detach() for grad in (*first, *second)])
+    assert max(relative_errors(*found)) < GRADIENT
+
+
 def test_opcheck_accepts_the_operators():
     mask = draw("III", 3, 2, 6)
     x, weight = torch.randn(3, 2, 6), k_major(torch.randn(5, 6))

@@ -66,6 +66,17 @@ def test_gradcheck_and_its_second_order():
     assert torch.autograd.gradgradcheck(call, leaves, fast_mode=True)
 
 
+def test_gradients_that_can_be_differentiated_are_those_that_cannot():
+    arguments, target, _ = problem(3, 2, 4, 5)
+    leaves = [a.requires_grad_() for a in arguments]
+    loss = 3.0 * linear_cross_entropy(*leaves, target, KEEP_ALL)
+    once, again = (
+        torch.autograd.grad(loss, leaves, create_graph=more, retain_graph=True)
+        for more in (False, True)
+    )
+    assert_close(again, once)
+
+
 def test_large_scores_do_not_overflow():
     scores = torch.eye(3, dtype=torch.float32) * 1e4
     loss = linear_cross_entropy(scores[None], torch.eye(3), None, torch.arange(3)[None], KEEP_ALL)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sdrop.ops.lstm.op import differentiable_backward, k_major_empty
+from sdrop.ops.lstm.op import differentiable_backward, k_major_empty, or_zeros, save_for_backward
 from sdrop.ops.masks import Mask
 
 _MASKS = (
@@ -77,26 +77,13 @@ torch.library.register_fake("sdrop::lstm_cpu", _fake)
 torch.library.register_fake("sdrop::lstm_cpu_backward", _fake_backward)
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, ctx.reverse = inputs
-    ctx.input_scale, ctx.hidden_scale = tensors.pop(8), tensors.pop(10)
-    ctx.save_for_backward(*tensors, output[0], output[3], output[4])
-    ctx.set_materialize_grads(False)
-
-
-def _given(grads: tuple[Tensor | None, ...], outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The gradients of the first outputs, zeroes where nobody used one."""
-    pairs = zip(grads, outputs, strict=False)
-    return tuple(torch.zeros_like(like) if grad is None else grad for grad, like in pairs)
-
-
 def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     input, h_0, c_0, weight_ih, weight_hh, bias, *rest = ctx.saved_tensors
     input_kept, input_mask, hidden_kept, hidden_mask, batch_sizes, output, gates, cells = rest
     found: list[Tensor | None]
     arguments = (input, h_0, c_0, weight_ih, weight_hh, bias)
     if torch.is_grad_enabled():
-        whole, given = (*arguments, None), _given(grads, (output, h_0, c_0))
+        whole, given = (*arguments, None), or_zeros(grads, (output, h_0, c_0))
         found = differentiable_backward(ctx, given, whole, rest)[:6]
         return (*found, *[None] * 8)
     grad_output, grad_h_n, grad_c_n = grads[:3]
@@ -130,7 +117,7 @@ def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]
     return (*found, *[None] * 8)
 
 
-torch.library.register_autograd("sdrop::lstm_cpu", _differentiate, setup_context=_save)
+torch.library.register_autograd("sdrop::lstm_cpu", _differentiate, setup_context=save_for_backward)
 
 
 def _below_autograd(*arguments: Any) -> tuple[Tensor, ...]:
@@ -146,7 +133,7 @@ class _Eager(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, ...]:
         output = _below_autograd(*arguments)
-        _save(ctx, arguments, output)
+        save_for_backward(ctx, arguments, output)
         ctx.mark_non_differentiable(*output[3:])
         return output
 

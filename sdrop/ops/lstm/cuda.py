@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sdrop.ops.linear_cuda import allows_tf32
 from sdrop.ops.lstm.equations import lstm_equations
-from sdrop.ops.lstm.op import k_major_empty
+from sdrop.ops.lstm.op import k_major_empty, or_zeros
 from sdrop.ops.masks import Mask
 
 _LAYER = (
@@ -101,17 +101,13 @@ def _differentiate(ctx: Any, grads: Sequence[Tensor | None]) -> tuple[Any, ...]:
     (input, input_kept, input_mask, batch_sizes), lists = _saved_lists(ctx)
     h_0, c_0, weight_ih, weight_hh, bias, hidden_kept, hidden_mask, saved = lists
     directions = len(h_0)
-    like = [*saved[:directions], *h_0, *c_0]
-    dense = [
-        torch.zeros_like(other) if grad is None else grad
-        for grad, other in zip(grads[: 3 * directions], like, strict=True)
-    ]
+    given = or_zeros(grads, [*saved[:directions], *h_0, *c_0])
     nothing: tuple[Any, ...] = (None, None, None, [None] * len(hidden_kept))
     nothing += ([None] * len(hidden_mask), None, None, None, None)
     if torch.is_grad_enabled():
-        return (*_differentiable_backward(ctx, dense), *nothing)
+        return (*_differentiable_backward(ctx, given), *nothing)
     input_grad, *found = torch.ops.sdrop.lstm_cuda_backward(
-        dense,
+        given,
         input,
         h_0,
         c_0,
@@ -135,7 +131,7 @@ def _differentiate(ctx: Any, grads: Sequence[Tensor | None]) -> tuple[Any, ...]:
     return (input_grad if ctx.needs_input_grad[0] else None, *by_argument, *nothing)
 
 
-def _differentiable_backward(ctx: Any, grads: list[Tensor]) -> list[Any]:
+def _differentiable_backward(ctx: Any, grads: tuple[Tensor, ...]) -> list[Any]:
     """The backward pass through the equations, for `create_graph=True`: slower, and exact."""
     (input, input_kept, input_mask, batch_sizes), lists = _saved_lists(ctx)
     h_0, c_0, weight_ih, weight_hh, bias, hidden_kept, hidden_mask, _ = lists

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -143,29 +144,30 @@ def _(
     )
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    """Keeps arguments that end as the operator's do, and output, gates and cells."""
     *tensors, ctx.reverse = inputs
-    ctx.input_scale, ctx.hidden_scale = tensors.pop(9), tensors.pop(11)
+    ctx.hidden_scale, ctx.input_scale = tensors.pop(-2), tensors.pop(-4)
     ctx.save_for_backward(*tensors, output[0], output[3], output[4])
     ctx.set_materialize_grads(False)
+
+
+def or_zeros(grads: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The gradients of the first outputs, zeros where nobody used one."""
+    pairs = zip(grads, outputs, strict=False)
+    return tuple(torch.zeros_like(like) if grad is None else grad for grad, like in pairs)
 
 
 def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     input, h_0, c_0, weight_ih, weight_hh, bias, weight_hr, *rest = ctx.saved_tensors
     input_kept, input_mask, hidden_kept, hidden_mask, batch_sizes, output, gates, cells = rest
-    zeros = (output, h_0, c_0)
-    grad_output, grad_h_n, grad_c_n = (
-        torch.zeros_like(like) if grad is None else grad
-        for grad, like in zip(grads[:3], zeros, strict=True)
-    )
+    given = or_zeros(grads, (output, h_0, c_0))
     arguments = (input, h_0, c_0, weight_ih, weight_hh, bias, weight_hr)
     if torch.is_grad_enabled():
-        found = differentiable_backward(ctx, (grad_output, grad_h_n, grad_c_n), arguments, rest)
+        found = differentiable_backward(ctx, given, arguments, rest)
     else:
         *found, weight_hr_grad = torch.ops.sdrop.lstm_backward(
-            grad_output,
-            grad_h_n,
-            grad_c_n,
+            *given,
             *arguments[:5],
             weight_hr,
             input_kept,
@@ -209,7 +211,7 @@ def differentiable_backward(
     return [next(found) if n else None for n in ctx.needs_input_grad[: len(arguments)]]
 
 
-_lstm.register_autograd(_differentiate, setup_context=_save)
+_lstm.register_autograd(_differentiate, setup_context=save_for_backward)
 
 
 def lstm(

@@ -155,6 +155,20 @@ def test_without_a_wanted_input_gradient_the_others_are_the_same(device):
     assert torch.equal(grads[0][2], grads[1][2])
 
 
+def test_second_derivatives_are_those_of_the_equation(device):
+    mask = draw("III", 3, 2, 6)
+    mask = mask._replace(kept=mask.kept.to(device))
+    leaves = [torch.randn(3, 2, 6), k_major(torch.randn(5, 6)), torch.randn(5)]
+    leaves = [leaf.to(device).requires_grad_() for leaf in leaves]
+    found = []
+    for op in (linear, linear_equation):
+        loss = op(*leaves, mask).square().sum()
+        first = torch.autograd.grad(loss, leaves, create_graph=True)
+        second = torch.autograd.grad(sum(grad.square().sum() for grad in first), leaves)
+        found.append([grad.detach() for grad in (*first, *second)])
+    assert max(relative_errors(*found)) < TOLERANCES["float32"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
