@@ -3,12 +3,12 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 
 from sdrop.data.errors import DataError
 from sdrop.data.ptb import read_ptb
 from sdrop.data.pydoc import read_pydoc
+from sdrop.data.splits import check_name
 from sdrop.data.text import read_text
 
 CORPORA = ("ptb", "pydoc", "text")
@@ -63,12 +63,7 @@ def load_corpus(
 def _check_arguments(
     name: str, *, root: object, download: bool, files: Mapping[str, str | Path] | None
 ) -> None:
-    if name not in CORPORA:
-        nearest = get_close_matches(str(name), CORPORA, n=1, cutoff=0.0)[0]
-        raise DataError(
-            f"unknown corpus {name!r}; expected one of {', '.join(CORPORA)}. "
-            f"Did you mean {nearest!r}? Your own files go by the name 'text'"
-        )
+    check_name("corpus", name, CORPORA, own="text")
     given = {"root": root is not None, "download": download, "files": files is not None}
     allowed = {"ptb": ("root", "download"), "pydoc": (), "text": ("root", "files")}[name]
     for argument, is_given in given.items():

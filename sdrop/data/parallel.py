@@ -10,10 +10,10 @@ from pathlib import Path
 from sdrop.data.dates import read_dates
 from sdrop.data.errors import DataError
 from sdrop.data.lines import exists, read_lines
+from sdrop.data.splits import SPLITS, check_name, split_paths
 from sdrop.data.wit3 import has_wit3, read_wit3
 
 PARALLEL_CORPORA = ("dates", "iwslt14_de_en", "iwslt15_en_vi", "parallel")
-TEXT_SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,7 @@ def load_parallel(
         DataError: for an unknown name, a missing file, sides of different length, text that is
             not UTF-8, or a training split without pairs.
     """
-    if name not in PARALLEL_CORPORA:
-        raise DataError(f"unknown corpus {name!r}; expected one of {', '.join(PARALLEL_CORPORA)}")
+    check_name("corpus", name, PARALLEL_CORPORA, own="parallel")
     if name == "dates":
         lines, is_tokenized = read_dates(source, target, train_pairs), False
     else:
@@ -97,10 +96,11 @@ def load_parallel(
         if name != "parallel" and has_wit3(folder, source, target):
             lines, is_tokenized = read_wit3(folder, source, target, name), False
         else:
-            prefixes = {split: split for split in TEXT_SPLITS} if files is None else dict(files)
-            lines = {s: _read_aligned(folder, prefixes[s], source, target) for s in TEXT_SPLITS}
+            files = {split: split for split in SPLITS} if files is None else files
+            prefixes = split_paths(folder, files)
+            lines = {s: _read_aligned(path, source, target) for s, path in prefixes.items()}
             is_tokenized = tokenized or name != "parallel"
-    splits = {split: ParallelText(*lines[split]) for split in TEXT_SPLITS}
+    splits = {split: ParallelText(*lines[split]) for split in SPLITS}
     splits["train"], notes = _useful(splits)
     return ParallelCorpus(
         name, source, target, **splits, tokenized=is_tokenized, notes=tuple(notes)
@@ -125,10 +125,8 @@ def read_aligned(source: Path, target: Path) -> tuple[list[str], list[str]]:
     return sides
 
 
-def _read_aligned(
-    folder: Path, prefix: str, source: str, target: str
-) -> tuple[list[str], list[str]]:
-    paths = [folder / f"{Path(prefix).expanduser()}.{language}" for language in (source, target)]
+def _read_aligned(prefix: Path, source: str, target: str) -> tuple[list[str], list[str]]:
+    paths = [Path(f"{prefix}.{language}") for language in (source, target)]
     for path in paths:
         if not exists(path):
             raise DataError(

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 
 from sdrop.data.errors import DataError
-from sdrop.data.text import SPLITS, close_lines
+from sdrop.data.splits import SPLITS
+from sdrop.data.text import close_lines
 
 # Words (identifiers stay whole), endings of contractions, numbers, runs of one sign (`**`, `...`).
 _TOKEN = re.compile(r"[^\W\d]\w*|'(?:s|t|re|ll|ve)\b|\d+(?:\.\d+)*|::=|([^\w\s])\1*")

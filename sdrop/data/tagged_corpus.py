@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from sdrop.data.columns import Sentence, read_columns
 from sdrop.data.errors import DataError
 from sdrop.data.gazetteer import read_gazetteer
+from sdrop.data.splits import check_name, split_paths
 from sdrop.data.tags import (
     OUTSIDE,
     Scheme,
@@ -22,7 +22,6 @@ from sdrop.data.tags import (
 )
 
 TAGGED_CORPORA = ("gazetteer", "conll2003", "columns")
-SPLITS = ("train", "valid", "test")
 
 _CONLL2003 = {"train": "eng.train", "valid": "eng.testa", "test": "eng.testb"}
 
@@ -108,12 +107,7 @@ def load_tagged_corpus(
 def _paths(
     name: str, root: str | Path | None, files: Mapping[str, str | Path] | None
 ) -> dict[str, Path]:
-    if name not in TAGGED_CORPORA:
-        nearest = get_close_matches(str(name), TAGGED_CORPORA, n=1, cutoff=0.0)[0]
-        raise DataError(
-            f"unknown tagged corpus {name!r}; expected one of {', '.join(TAGGED_CORPORA)}. Did you "
-            f"mean {nearest!r}? Your own files go by the name 'columns'"
-        )
+    check_name("tagged corpus", name, TAGGED_CORPORA, own="columns")
     if name == "gazetteer":
         return {}
     folder = Path() if root is None else Path(root).expanduser()
@@ -124,10 +118,7 @@ def _paths(
                 "eng.testb. The texts are Reuters' and do not come with this package"
             )
         return {split: folder / file for split, file in _CONLL2003.items()}
-    if files is None or sorted(files) != sorted(SPLITS):
-        given = ", ".join(sorted(files or ())) or "nothing"
-        raise DataError(f"`files` names {given}; expected one file for each of {', '.join(SPLITS)}")
-    return {split: folder / Path(files[split]).expanduser() for split in SPLITS}
+    return split_paths(folder, files or {})
 
 
 def _common_scheme(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from sdrop.data.errors import DataError
 from sdrop.data.lines import read_lines
+from sdrop.data.splits import SPLITS, split_paths
 
 END_OF_LINE = "<eos>"
-SPLITS = ("train", "valid", "test")
 
 
 def read_text(root: Path | None, files: Mapping[str, str | Path] | None) -> dict[str, list[str]]:
@@ -35,9 +35,4 @@ def _paths(root: Path | None, files: Mapping[str, str | Path] | None) -> dict[st
             "and test.txt, or `files`, one file for each of train, valid and test"
         )
     files = {split: f"{split}.txt" for split in SPLITS} if files is None else files
-    if sorted(files) != sorted(SPLITS):
-        raise DataError(
-            f"`files` names {', '.join(sorted(files)) or 'nothing'}; expected one file for each of "
-            f"{', '.join(SPLITS)}"
-        )
-    return {split: (root or Path()) / Path(files[split]).expanduser() for split in SPLITS}
+    return split_paths(root or Path(), files)

@@ -64,6 +64,13 @@ def test_the_signature_follows_the_text(folder):
     assert load(folder).signature != before
 
 
+def test_names_are_near_and_files_are_one_for_each_split(folder):
+    with pytest.raises(DataError, match="Did you mean 'parallel'"):
+        load_parallel("paralel")
+    with pytest.raises(DataError, match="names test, train; expected one file for each of train"):
+        load_parallel("parallel", root=folder, files={"train": "train", "test": "test"})
+
+
 def test_sides_of_different_length_are_named_with_the_line(folder):
     (folder / "valid.en").write_text("good\n")
     with pytest.raises(DataError, match=r"valid\.de has 2 lines and .*valid\.en 1") as error:
@@ -83,8 +90,8 @@ def test_crlf_a_byte_order_mark_and_a_missing_last_newline_are_read_as_meant(fol
 
 
 def test_splits_without_a_pair_and_unknown_corpora_are_refused(folder):
-    with pytest.raises(DataError, match="unknown corpus 'wmt'; expected one of dates, iwslt14"):
-        load_parallel("wmt")
+    with pytest.raises(DataError, match="unknown corpus 'paralel'; expected one of dates, iwslt14"):
+        load_parallel("paralel")
     for language in ("de", "en"):
         (folder / f"test.{language}").write_text("")
     with pytest.raises(DataError, match="the test text has no line"):
