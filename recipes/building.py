@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import TypeVar
 
+import torch
 from lightning_fabric import Fabric
 from torch import nn
 from torch.optim import Optimizer
@@ -25,6 +28,8 @@ from sdrop.training import (
 )
 
 from .configuration import Mistake, schema
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
 def make_optimizer(options: schema.Optimizer, model: nn.Module) -> Optimizer:
@@ -83,6 +88,28 @@ def make_rates(options: schema.Dropout) -> DropoutRates:
 def make_pattern(options: schema.Dropout) -> DropoutPattern:
     """How draws are shared over batch and time."""
     return DropoutPattern(**dataclasses.asdict(options.pattern))
+
+
+def build_model(options: schema.Run, make: Callable[..., Model]) -> Model:
+    """A model with its first weights, which follow from the seed.
+
+    Args:
+        options: of the run.
+        make: called with `rates`, `pattern` and `backend`; has what else the model takes.
+
+    Raises:
+        Mistake: for what the model refuses, such as sizes that do not fit together, or a backend
+            that is missing here.
+    """
+    torch.manual_seed(options.seed)
+    try:
+        return make(
+            rates=make_rates(options.dropout),
+            pattern=make_pattern(options.dropout),
+            backend=options.backend,
+        )
+    except (ValueError, RuntimeError) as error:
+        raise Mistake(str(error)) from error
 
 
 def number_of_parameters(model: nn.Module) -> int:

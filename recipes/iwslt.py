@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from lightning_fabric import Fabric
 from omegaconf import DictConfig
 
@@ -46,8 +45,8 @@ from sdrop.training import (
     newest,
 )
 
-from .building import make_pattern, make_rates, number_of_parameters, start_fabric
-from .configuration import Mistake, as_options, launch
+from .building import build_model, number_of_parameters, start_fabric
+from .configuration import as_options, launch
 from .configuration.translation import TranslationRun
 from .run_folder import checkpoint_of, run_folder_of
 from .streams import STANDARD_STREAM, output_to
@@ -200,19 +199,13 @@ def make_model(options: TranslationRun, sides: Sides) -> Translator:
     """The model with its first weights, which follow from the seed."""
     sizes = dataclasses.asdict(options.model)
     init_range = sizes.pop("init_range")
-    torch.manual_seed(options.seed)
-    try:
-        return Translator(
-            len(sides[0].vocabulary),
-            len(sides[1].vocabulary),
-            TranslatorSizes(**sizes),
-            rates=make_rates(options.dropout),
-            pattern=make_pattern(options.dropout),
-            init_range=init_range,
-            backend=options.backend,
-        )
-    except (ValueError, RuntimeError) as error:  # such as sizes that do not fit together
-        raise Mistake(str(error)) from error
+    words = [len(side.vocabulary) for side in sides]
+    return build_model(
+        options,
+        lambda **dropout: Translator(
+            *words, TranslatorSizes(**sizes), init_range=init_range, **dropout
+        ),
+    )
 
 
 def evaluate(options: TranslationRun) -> Result:

@@ -23,9 +23,9 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import torch
 from lightning_fabric import Fabric
 from omegaconf import DictConfig
 
@@ -51,8 +51,8 @@ from sdrop.training import (
     load_weights,
 )
 
-from .building import make_pattern, make_rates, number_of_parameters, start_fabric
-from .configuration import Mistake, as_options, launch
+from .building import build_model, number_of_parameters, start_fabric
+from .configuration import as_options, launch
 from .configuration.schema import LanguageModelData, LanguageModelRun, Ptb, Text
 from .debugging import limited
 from .run_folder import checkpoint_of, run_folder_of
@@ -184,17 +184,8 @@ def make_batches(
 
 def make_model(options: LanguageModelRun, vocabulary: Vocabulary) -> LanguageModel:
     """The model with its first weights, which follow from the seed."""
-    torch.manual_seed(options.seed)
-    try:
-        return LanguageModel(
-            len(vocabulary),
-            **dataclasses.asdict(options.model),
-            rates=make_rates(options.dropout),
-            pattern=make_pattern(options.dropout),
-            backend=options.backend,
-        )
-    except (ValueError, RuntimeError) as error:  # such as a backend that is missing here
-        raise Mistake(str(error)) from error
+    sizes = dataclasses.asdict(options.model)
+    return build_model(options, partial(LanguageModel, len(vocabulary), **sizes))
 
 
 def measured(model: LanguageModel, batches: Batches, fabric: Fabric) -> float:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from sdrop.data import Sentence, TaggedCorpus, Vocabulary, load_tagged_corpus
 from sdrop.data.forms import CAPITALS, FormEncoder
 from sdrop.data.tag_batches import EncodedSentences, TagBatches, tag_numbers
@@ -16,8 +14,7 @@ from sdrop.data.tags import all_tags, constraints
 from sdrop.data.vectors import WordVectors
 from sdrop.models import Tagger
 
-from .building import make_pattern, make_rates
-from .configuration import Mistake
+from .building import build_model
 from .configuration.tagging import Columns, Conll2003, TaggingData, TaggingRun
 
 WORDS, CHARACTERS, TAGS = "words.txt", "characters.txt", "tags.txt"  # in the run folder
@@ -126,21 +123,18 @@ def make_model(options: TaggingRun, parts: Parts) -> Tagger:
     model = dataclasses.asdict(options.model)
     for name in ("word_dropout", "rare_dropout", "vectors"):  # not the model's business
         del model[name]
-    torch.manual_seed(options.seed)
-    try:
-        return Tagger(
+    return build_model(
+        options,
+        lambda **dropout: Tagger(
             len(parts.encoder.words),
             len(parts.encoder.characters),
             len(parts.names),
             **model,
             num_capitals=len(CAPITALS),
             constraints=constraints(parts.names, options.data.scheme),
-            rates=make_rates(options.dropout),
-            pattern=make_pattern(options.dropout),
-            backend=options.backend,
-        )
-    except (ValueError, RuntimeError) as error:  # such as a backend that is missing here
-        raise Mistake(str(error)) from error
+            **dropout,
+        ),
+    )
 
 
 def _encoded(sentences: Sequence[Sentence], parts: Parts) -> EncodedSentences:
