@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Protocol
 
 from rich.console import Console
@@ -32,12 +31,7 @@ class Silent:
     def __enter__(self) -> Silent:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         return None
 
     def trained(self, step: int, epoch: int, report: Report | None) -> None:
@@ -93,12 +87,7 @@ class Bar(Lines):
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
     def trained(self, step: int, epoch: int, report: Report | None) -> None:
