@@ -43,9 +43,10 @@ test: lint
 test-long: setup
 	$(RUN) pytest -m long
 
-# The CPU kernels under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer, some minutes.
+# The CPU kernels under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer, and the emulated CUDA
+# kernels under the first two; a quarter of an hour.
 sanitize: setup
-	$(TEST_ENV) $(RUN) pytest -m "long or not long" tests/kernels/test_sanitizers.py
+	$(TEST_ENV) $(RUN) pytest -m "long or not long" tests/kernels/test_sanitizers.py tests/kernels/cuda/test_sanitizers_cuda.py
 
 # A left-over build/lib would put modules that are gone into the wheel. The CUDA kernels belong in it: the last line
 # tells whether they are.

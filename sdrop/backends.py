@@ -9,7 +9,7 @@ import torch
 from sdrop.ops.native import NATIVE
 from sdrop.ops.native_cuda import CUDA, CudaLibrary, has_kernel, why_not_here
 
-Backend = Literal["auto", "reference", "cpu", "cuda"]
+Backend = Literal["auto", "reference", "torch", "cpu", "cuda"]
 
 AVAILABLE = "available"
 
@@ -19,14 +19,15 @@ def backends() -> dict[str, str]:
 
     `backend="auto"` takes the fastest that is available and fits: on a CPU the compiled kernels
     for float32 and half precision, torch's own LSTM where nothing can be skipped and it is faster,
-    on a GPU the CUDA kernels, and the reference ops for all else. `sdrop.explain` says which path
-    a call takes.
+    on a GPU the CUDA kernels, and the reference ops for all else. `backend="torch"` takes torch's
+    own modules' kernels on weights in their layout, to be compared with: nothing is skipped, and
+    the recurrence of an LSTM layer has no dropout. `sdrop.explain` says which path a call takes.
     """
     if NATIVE.capability is None:
         cpu = NATIVE.reason or "missing"
     else:
         cpu = f"{AVAILABLE} ({NATIVE.capability})"
-    return {"reference": AVAILABLE, "cpu": cpu, "cuda": _cuda()}
+    return {"reference": AVAILABLE, "torch": AVAILABLE, "cpu": cpu, "cuda": _cuda()}
 
 
 def _cuda() -> str:

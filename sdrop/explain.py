@@ -12,7 +12,7 @@ from torch import nn
 from sdrop.nn import LSTM
 from sdrop.nn.lstm import WHOLE_LAYERS
 from sdrop.ops.masks import Mask
-from sdrop.ops.native_cuda import method
+from sdrop.ops.native_cuda import method, recurrence_mode
 from sdrop.ops.paths import Call, Path, Row
 from sdrop.ops.recording import recorded_by
 
@@ -104,6 +104,8 @@ class _Listener:
         why = row.why
         if row.path == "cuda":
             why += f"; products with x: {_cuda_products(call, input)}"
+            if call.op != "linear":
+                why += f"; recurrence: {_cuda_recurrence(call, input, hidden)}"
         for direction, mask in enumerate(told):
             dropped = _dropped(call, input, mask)
             self.found.append(Explained(self._name(direction), row.path, why, dropped))
@@ -131,6 +133,17 @@ def _cuda_products(call: Call, mask: Mask) -> str:
     if precision == "float32" and torch.get_float32_matmul_precision() != "highest":
         precision = "tf32"
     return method(precision, pattern, call.rows if shared else call.batch) or "by the emulation"
+
+
+def _cuda_recurrence(call: Call, input: Mask, hidden: tuple[Mask, ...]) -> str:
+    """In which mode the steps run, by the rules of kernels/cuda/occupancy.h."""
+    if call.device != "cuda":
+        return "by the emulation"
+    tensors = [each for mask in (input, *hidden) for each in (mask.kept, mask.mask)]
+    devices = [each.device.index for each in tensors if each is not None]
+    device = devices[0] if devices else torch.cuda.current_device()
+    mode = recurrence_mode(device, call.batch, call.sizes[1], len(hidden), call.dtype)
+    return f"{mode} (docs/cuda.md)"
 
 
 def _cuda_pattern(mask: Mask) -> str:

@@ -43,7 +43,7 @@ def lstm(
         hidden_mask: what is kept of h_{t-1} on its way into the gates.
         batch_sizes: (T,) int64 on the CPU, as in `PackedSequence`.
         reverse: run from the last step to the first.
-        backend: "auto", "reference", "cpu" or "cuda"; see `sdrop.backends()`.
+        backend: "auto", "reference", "torch", "cpu" or "cuda"; see `sdrop.backends()`.
 
     Returns:
         output, shaped as the input with P features, and (h_n (B, P), c_n (B, H)).
@@ -89,7 +89,7 @@ def linear(
         bias: (out_features,).
         mask: what is kept of the input.
         batch_sizes: (T,) int64 on the CPU, as in `PackedSequence`.
-        backend: "auto", "reference", "cpu" or "cuda"; see `sdrop.backends()`.
+        backend: "auto", "reference", "torch", "cpu" or "cuda"; see `sdrop.backends()`.
 
     Returns:
         the input's shape with `out_features` features.

@@ -220,7 +220,7 @@ class Run:
     experiment: str | None = option(None)
     seed: int = option(1, at_least=0, at_most=2**32 - 1)
     device: str = option("auto")
-    backend: str = option("auto", choices=("auto", "reference", "cpu", "cuda"))
+    backend: str = option("auto", choices=("auto", "reference", "torch", "cpu", "cuda"))
     resume: str | None = option(None)  # a run folder, a checkpoint, or auto
     checkpoint: str | None = option(None, path=True)  # a run folder or a checkpoint
     model: Model = MISSING
@@ -255,7 +255,7 @@ class BenchRun:
     threads: Any = option(1, several=int, at_least=1)
     device: str = option("cpu")
     dtype: str = option("float32", choices=("float32", "bfloat16"))
-    backend: str = option("auto", choices=("auto", "reference", "cpu", "cuda"))
+    backend: str = option("auto", choices=("auto", "reference", "torch", "cpu", "cuda"))
     rounds: int | None = option(None, at_least=1)  # null: as many as fit in `seconds`, 3 to 50
     seconds: float = option(90.0, more_than=0)  # to spend on all comparisons together
     peers: Any = option([], several=str, choices=("jax", "keras"))

@@ -38,9 +38,18 @@ def fill_as_row_major(parameter: Tensor, fill: Callable[[Tensor], object]) -> No
         parameter.copy_(drawn)
 
 
+def laid_out(parameter: Tensor, backend: str) -> nn.Parameter:
+    """`parameter` with the memory that a module's backend wants: K-major but for torch's own."""
+    if backend == "torch":
+        return nn.Parameter(parameter.detach(), requires_grad=parameter.requires_grad)
+    return k_major_parameter(parameter)
+
+
 def warn_if_not_k_major(module: nn.Module, weights: list[Tensor]) -> None:
     """Tells once a module that its weights came in another layout (`assign=True`, say)."""
     if getattr(module, "_told_layout", False) or all(is_k_major(w) for w in weights):
+        return
+    if getattr(module, "backend", None) == "torch":
         return
     module._told_layout = True  # type: ignore[assignment]
     warnings.warn(
@@ -73,7 +82,9 @@ class _RowMajor(torch.autograd.Function):
 
 
 def row_major(weight: Tensor) -> Tensor:
-    """`weight` copied into row-major memory, with a K-major gradient."""
+    """`weight`, unless it is so already copied into row-major memory, with a K-major gradient."""
+    if weight.is_contiguous():
+        return weight
     copy: Tensor = _RowMajor.apply(weight)  # type: ignore[no-untyped-call]
     return copy
 
@@ -86,5 +97,7 @@ class KMajorEmbedding(nn.Embedding):
     """
 
     def forward(self, input: Tensor) -> Tensor:
+        if not is_k_major(self.weight):  # the decoder's backend is torch's own
+            return super().forward(input)
         columns = self.weight.t().index_select(1, input.reshape(-1))
         return columns.t().reshape(*input.shape, self.embedding_dim)

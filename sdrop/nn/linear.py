@@ -14,7 +14,7 @@ from sdrop.backends import check_backend
 from sdrop.keys import SiteModule
 from sdrop.nn.arguments import check_like_weight, check_pattern, check_size, check_target
 from sdrop.nn.autocast import autocast_to
-from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
+from sdrop.nn.k_major import fill_as_row_major, laid_out, warn_if_not_k_major
 from sdrop.nn.sequences import SequenceRows, site_mask
 from sdrop.ops.masks import Mask
 from sdrop.ops.recording import entered
@@ -29,12 +29,13 @@ class Linear(SiteModule, nn.Linear):
         dropout: the share of input neurons to drop in training, in [0, 1); default 0.
         pattern: how the draw is shared over batch and time; default case III.
         batch_first: a 3-D input is (B, T, features) instead of (T, B, features).
-        backend: "auto", "reference", "cpu" or "cuda".
+        backend: "auto", "reference", "torch", "cpu" or "cuda"; see `sdrop.backends()`.
 
     Shape: (T, B, in_features), a `PackedSequence`, or one step (B, in_features), and without
         dropout any number of leading dimensions; the output likewise with `out_features`.
 
-    The weight has torch's shape, (out_features, in_features), and K-major memory.
+    The weight has torch's shape, (out_features, in_features), and K-major memory, with
+    `backend="torch"` row-major.
 
     Raises:
         ValueError, TypeError: for a rate outside [0, 1), a negative size, or a wrong kind of
@@ -59,11 +60,11 @@ class Linear(SiteModule, nn.Linear):
         check_size("Linear", "in_features", in_features)
         check_size("Linear", "out_features", out_features)
         super().__init__(in_features, out_features, bias, device, dtype)
-        self.weight = k_major_parameter(self.weight)
         self.dropout = check_rate("dropout", dropout)
         self.pattern = check_pattern("Linear", pattern)
         self.batch_first = batch_first
         self.backend = check_backend(backend)
+        self.weight = laid_out(self.weight, backend)
 
     def reset_parameters(self) -> None:
         """As `torch.nn.Linear`: U(-1/sqrt(in_features), 1/sqrt(in_features)) for both."""

@@ -17,7 +17,7 @@ from sdrop.nn.arguments import check_pattern, telling_what_was_given
 from sdrop.nn.autocast import autocast_to
 from sdrop.nn.cuda_lstm import cuda_layer
 from sdrop.nn.dense_lstm import dense_layer, stacked
-from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
+from sdrop.nn.k_major import fill_as_row_major, laid_out, warn_if_not_k_major
 from sdrop.nn.lstm_arguments import check_input, check_state
 from sdrop.nn.row_major_copies import forget_row_major
 from sdrop.nn.sequences import in_packed_order
@@ -69,18 +69,21 @@ class LSTM(SiteModule, nn.RNNBase):
             varying. An input mask is shared by the directions of its layer; each layer and
             direction has recurrent masks of its own. t is the position in the sequence, for both
             directions and for packed input.
-        backend: "auto" takes the fastest that is available and fits, "reference" PyTorch ops;
-            see `sdrop.backends()`.
+        backend: "auto" takes the fastest that is available and fits, "reference" PyTorch ops that
+            skip what is dropped, "torch" torch's own LSTM, to compare with; see
+            `sdrop.backends()`.
 
     Shape: as `torch.nn.LSTM`: (T, B, input_size), (B, T, input_size) with `batch_first`,
         (T, input_size), or a `PackedSequence`, and optional (h_0, c_0); returns
         output, (h_n, c_n).
 
-    Parameters keep torch's names and shapes; their memory is K-major (see `sdrop.nn.k_major`).
+    Parameters keep torch's names and shapes; their memory is K-major (see `sdrop.nn.k_major`), with
+    `backend="torch"` torch's.
 
     Raises:
         ValueError, TypeError: for a rate outside [0, 1), a wrong kind of argument, number of
-            dimensions, dtype, pattern or backend.
+            dimensions, dtype, pattern or backend, and for a `recurrent_dropout` that the backend
+            has not.
         RuntimeError: for sizes or devices that do not fit, and for an empty sequence.
     """
 
@@ -129,9 +132,14 @@ class LSTM(SiteModule, nn.RNNBase):
         self.recurrent_dropout = check_rate("recurrent_dropout", recurrent_dropout)
         self.pattern = check_pattern("LSTM", pattern)
         self.backend = check_backend(backend)
+        if backend == "torch" and recurrent_dropout > 0.0:
+            raise ValueError(
+                'LSTM: backend="torch" has no dropout in the recurrence, got '
+                f"recurrent_dropout={recurrent_dropout}; expected 0, or another backend"
+            )
         for name, parameter in list(self.named_parameters()):
             if parameter.dim() == 2:
-                setattr(self, name, k_major_parameter(parameter))
+                setattr(self, name, laid_out(parameter, self.backend))
 
     def reset_parameters(self) -> None:
         """As `torch.nn.LSTM`: all from U(-1/sqrt(H), 1/sqrt(H)), the same values for a seed."""

@@ -17,7 +17,7 @@ from sdrop.nn.arguments import (
     check_state_kind,
 )
 from sdrop.nn.autocast import autocast_to
-from sdrop.nn.k_major import fill_as_row_major, k_major_parameter, warn_if_not_k_major
+from sdrop.nn.k_major import fill_as_row_major, laid_out, warn_if_not_k_major
 from sdrop.ops.masks import KEEP_ALL, Mask, draw_mask
 from sdrop.ops.recording import entered
 from sdrop.pattern import DropoutPattern, check_rate
@@ -38,7 +38,7 @@ class LSTMCell(SiteModule, nn.RNNCellBase):
         input_dropout: rate on the input, in [0, 1).
         recurrent_dropout: rate on h on its way into the gates, in [0, 1).
         pattern: how draws are shared over batch and time; default case III.
-        backend: "auto", "reference", "cpu" or "cuda".
+        backend: "auto", "reference", "torch", "cpu" or "cuda"; see `sdrop.backends()`.
 
     Shape: input (B, input_size) or (input_size,), optional (h, c) of (B, hidden_size) or
         (hidden_size,); returns the next (h, c).
@@ -70,8 +70,8 @@ class LSTMCell(SiteModule, nn.RNNCellBase):
         self.recurrent_dropout = check_rate("recurrent_dropout", recurrent_dropout)
         self.pattern = check_pattern("LSTMCell", pattern)
         self.backend = check_backend(backend)
-        self.weight_ih = k_major_parameter(self.weight_ih)
-        self.weight_hh = k_major_parameter(self.weight_hh)
+        self.weight_ih = laid_out(self.weight_ih, backend)
+        self.weight_hh = laid_out(self.weight_hh, backend)
 
     def reset_parameters(self) -> None:
         """As `torch.nn.LSTMCell`: all from U(-1/sqrt(H), 1/sqrt(H))."""

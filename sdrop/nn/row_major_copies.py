@@ -35,7 +35,10 @@ _copies = WeakTensorKeyDictionary()
 
 
 def kept_row_major(weight: Tensor) -> Tensor:
-    """A row-major copy of a (N, K) weight, made anew only where the weight has changed."""
+    """A row-major copy of a (N, K) weight, made anew only where the weight has changed; the weight
+    itself where it is row-major already."""
+    if weight.is_contiguous():
+        return weight
     if not isinstance(weight, nn.Parameter) or weight.is_inference():
         return weight.contiguous()  # made for this call, or without a version
     known: _Copy | None = _copies.get(weight)  # type: ignore[no-untyped-call]

@@ -17,6 +17,7 @@ from sdrop.ops import linear_cpu, linear_cross_entropy_cuda, linear_cuda, native
 from sdrop.ops import linear_cross_entropy as loss
 from sdrop.ops.lstm import cpu as lstm_cpu
 from sdrop.ops.lstm import cuda as lstm_cuda
+from sdrop.ops.lstm import lstm_equations
 from sdrop.ops.lstm import op as lstm_reference
 from sdrop.ops.masks import KEEP_ALL, Mask
 from sdrop.ops.native import NATIVE
@@ -179,6 +180,8 @@ def lstm_by(
     arguments = (input, h_0, c_0, weight_ih, weight_hh, bias)
     if path == "cuda":
         return lstm_cuda.lstm(*arguments, **options)
+    if path == "torch":
+        return lstm_equations(*arguments, weight_hr, **options)
     if path != "cpu":
         return lstm_reference.lstm(*arguments, weight_hr, **options)
     if input.dtype == torch.float32:
@@ -235,6 +238,8 @@ def linear(
         return output.to(input.dtype)
     if row.path == "cuda":
         return linear_cuda.linear(input, weight, bias, mask, batch_sizes)
+    if row.path == "torch":
+        return linear_reference.linear_equation(input, weight, bias, mask, batch_sizes)
     return linear_reference.linear(input, weight, bias, mask, batch_sizes)
 
 
@@ -256,6 +261,10 @@ def linear_cross_entropy(
     row = _linear_path(backend, input, weight, bias, mask, batch_sizes)
     if row.path == "cuda":
         return linear_cross_entropy_cuda.linear_cross_entropy(
+            input, weight, bias, target, mask, batch_sizes, ignore_index
+        )
+    if row.path == "torch":
+        return loss.linear_cross_entropy_equation(
             input, weight, bias, target, mask, batch_sizes, ignore_index
         )
     compiled = row.path == "cpu"

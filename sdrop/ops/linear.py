@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sdrop.ops.lstm.packed import SiteProduct
 from sdrop.ops.lstm.steps import Steps
@@ -29,9 +29,7 @@ def linear_equation(
     factor = dense_mask(mask, rows.shape[1], rows.dtype)
     if factor is not None:
         rows = rows * Steps.of(input, batch_sizes, reverse=False).expand(factor)
-    output = rows @ weight.t()
-    if bias is not None:
-        output = output + bias
+    output = nn.functional.linear(rows, weight, bias)
     return output.view(*input.shape[:-1], weight.shape[0])
 
 

@@ -165,6 +165,35 @@ def method(precision: str, pattern: str, rows: int, library: Path = LIBRARY) -> 
     return said.decode()
 
 
+MODES = ("resident", "streamed", "by_step")
+"""How a recurrence runs, as kernels/cuda/occupancy.h orders them; docs/cuda.md describes them."""
+
+
+def recurrence_mode(
+    device: int,
+    batch: int,
+    hidden_size: int,
+    directions: int,
+    dtype: torch.dtype,
+    library: Path = LIBRARY,
+) -> str | None:
+    """Which of MODES the recurrence of a layer runs in on a GPU.
+
+    Args:
+        device: its number.
+        batch, hidden_size, directions: B, H, and how many directions run in the same launches.
+        dtype: of the layer.
+        library: which one to ask.
+
+    Returns:
+        one of MODES; None where there is no library.
+    """
+    if not library.exists():
+        return None
+    ask = ctypes.CDLL(str(library)).sdrop_recurrence_mode
+    return MODES[ask(device, batch, hidden_size, directions, dtype.itemsize)]
+
+
 emulated = False
 """Whether CPU tensors may run the CUDA kernels' own source, by the emulation that tests load."""
 

@@ -137,6 +137,7 @@ def _has_no_kernel(call: Call) -> bool:
 
 TABLE = (
     Row("reference", lambda c: c.backend == "reference", 'backend="reference" was asked for'),
+    Row("torch", lambda c: c.backend == "torch", 'backend="torch" was asked for'),
     Row("cpu", lambda c: c.backend == "cpu", 'backend="cpu" was asked for'),
     Row("cuda", lambda c: c.backend == "cuda", 'backend="cuda" was asked for'),
     Row("cuda", lambda c: c.not_cuda is None and c.device == "cuda", "the tensors are on a GPU"),
@@ -191,7 +192,17 @@ def _first_that_fits(call: Call) -> Row:
 
 
 def _against(path: str, call: Call) -> str | None:
-    return {"cpu": call.not_cpu, "cuda": call.not_cuda}.get(path)
+    return {"cpu": call.not_cpu, "cuda": call.not_cuda, "torch": _not_torch(call)}.get(path)
+
+
+def _not_torch(call: Call) -> str | None:
+    if call.op != "layer":
+        return None
+    if call.hidden != "nothing":
+        return "torch's LSTM has no dropout in the recurrence (recurrent_dropout)"
+    if call.device != "cpu":
+        return "cuDNN wants an LSTM's weights in one piece, which torch.nn.LSTM alone has"
+    return "torch.compile cannot look into torch's LSTM" if call.compiling else None
 
 
 def dropped_of(mask: Mask) -> Dropped:

@@ -9,9 +9,6 @@ from kernels_random import Layer, run_layer
 from sdrop.functional import Mask
 from sdrop.ops.lstm.cuda import lstm
 
-MODES = ("resident", "streamed", "by_step")
-"""As SDROP_CUDA_RECURRENCE names them, in the order of RecurrenceMode in occupancy.h."""
-
 _MULTIPROCESSORS, _EMULATED_COUNT = 0, 8
 """The attribute's place in kernels/emulation/runtime.h, and its value there."""
 

@@ -215,10 +215,9 @@ def test_the_demo_compares_two_runs_at_the_same_rates(monkeypatch, tmp_path, cap
         assert column in out
     (folder,) = (tmp_path / "runs" / "demo").iterdir()
     assert files(folder)[0] == "curves.png"
-    patterns = [
-        json.loads((folder / arm / "summary.json").read_text())["pattern"] for arm in demo.ARMS
-    ]
-    assert patterns == [
+    found = [json.loads((folder / arm / "summary.json").read_text()) for arm in demo.ARMS]
+    assert [each["backend"] for each in found] == ["torch", "auto"]
+    assert [each["pattern"] for each in found] == [
         "case I (random in space, varying in time): "
         "input 0.5, between 0.5, recurrent 0, output 0.5",
         "case III (structured in space, varying in time, count): "

@@ -4,13 +4,14 @@ import itertools
 
 import pytest
 import torch
-from cuda_recurrence import MODES, TOLERANCES, multiprocessors, on, rounded, run_on
+from cuda_recurrence import TOLERANCES, multiprocessors, on, rounded, run_on
 from kernels_random import PATTERNS, in_float64, random_layer, relative_errors
 
 from sdrop import functional
 from sdrop.functional import Mask
 from sdrop.ops.lstm import lstm_equations
 from sdrop.ops.lstm.cuda import lstm
+from sdrop.ops.native_cuda import MODES
 
 
 @pytest.fixture

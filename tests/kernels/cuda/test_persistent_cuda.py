@@ -1,15 +1,18 @@
 """The persistent recurrence: several directions in one launch, barriers, what it is planned for."""
 
 import ctypes
+from pathlib import Path
 
 import pytest
 import torch
-from cuda_recurrence import MODES, multiprocessors, on
+from cuda_recurrence import multiprocessors, on
 from kernels_random import PATTERNS, draw, random_layer, relative_errors
 
+import sdrop
 from sdrop.ops.lstm import lstm_equations
 from sdrop.ops.lstm.cuda import lstm, lstm_directions
 from sdrop.ops.lstm.l2_cache import keep_weights_in_l2
+from sdrop.ops.native_cuda import MODES, recurrence_mode
 
 
 def both_directions(steps, batch, input_size, hidden_size, pattern, packed):
@@ -86,18 +89,27 @@ def test_a_layer_takes_the_mode_that_is_asked_for(request, device, monkeypatch, 
     if device.type == "cuda":
         pytest.skip("asks the emulated library")
     monkeypatch.setenv("SDROP_CUDA_RECURRENCE", mode)
-    library = request.getfixturevalue("emulated_library")
-    assert MODES[library.sdrop_recurrence_mode(0, 20, 100, 1, 4)] == mode
+    library = Path(request.getfixturevalue("emulated_library")._name)
+    assert recurrence_mode(0, 20, 100, 1, torch.float32, library) == mode
 
 
 def test_a_layer_with_more_units_than_blocks_can_own_is_run_by_step(request, device):
     if device.type == "cuda":
         pytest.skip("asks the emulated library")
-    library = request.getfixturevalue("emulated_library")
+    library = Path(request.getfixturevalue("emulated_library")._name)
+    shapes = [(112, 1), (113, 1), (48, 2), (49, 2)]
     with multiprocessors(request, device, 7):
-        modes = [library.sdrop_recurrence_mode(0, 20, size, 1, 4) for size in (112, 113)]
-        directions = [library.sdrop_recurrence_mode(0, 20, size, 2, 4) for size in (48, 49)]
-    assert [MODES[mode] for mode in modes + directions] == ["resident", "by_step"] * 2
+        modes = [recurrence_mode(0, 20, *shape, torch.float32, library) for shape in shapes]
+    assert modes == ["resident", "by_step"] * 2
+
+
+def test_explain_tells_the_products_and_the_recurrence(device):
+    lstm = sdrop.LSTM(5, 4, input_dropout=0.5, bidirectional=True, backend="cuda").to(device)
+    (told,) = sdrop.explain(lstm, torch.randn(3, 2, 5, device=device))
+    assert told.path == "cuda"
+    assert "products with x: " in told.why
+    mode = "resident (docs/cuda.md)" if device.type == "cuda" else "by the emulation"
+    assert told.why.endswith(f"; recurrence: {mode}")
 
 
 def test_the_second_level_cache_is_set_aside_on_request_alone(request, device):
