@@ -65,7 +65,7 @@ def test_its_parts_need_no_package_but_torch_numpy_and_pytest(tmp_path):
     )
     done = run(program, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "['cpu', 'cuda', 'reference']\n"
+    assert done.stdout == "['cpu', 'cuda', 'reference', 'torch']\n"
 
 
 @pytest.fixture
