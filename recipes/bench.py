@@ -131,7 +131,8 @@ def run(options: BenchRun, folder: str | Path, overrides: Sequence[str] = ()) ->
             if stop.requested:
                 raise Stopped
         except Stopped:
-            bench.console.print(f"stopped; {len(bench.rows)} rows are kept in {folder}/bench.json")
+            kept = f"{len(bench.rows)} rows are kept in {folder}/bench.json"
+            bench.console.print(f"stopped; {kept if bench.rows else 'nothing was measured'}")
             return bench.rows
     if not bench.rows:
         raise Mistake(

@@ -99,12 +99,18 @@ def build_model(options: schema.Run, make: Callable[..., Model]) -> Model:
 
     Raises:
         Mistake: for what the model refuses, such as sizes that do not fit together, or a backend
-            that is missing here.
+            that is missing here or has no dropout where it is wanted.
     """
+    rates = make_rates(options.dropout)
+    if options.backend == "torch" and rates.recurrent > 0.0:
+        raise Mistake(
+            f"backend=torch has no dropout in the recurrence, got dropout.recurrent="
+            f"{rates.recurrent}: take dropout=none, standard or structured_nr, or another backend."
+        )
     torch.manual_seed(options.seed)
     try:
         return make(
-            rates=make_rates(options.dropout),
+            rates=rates,
             pattern=make_pattern(options.dropout),
             backend=options.backend,
         )

@@ -56,6 +56,7 @@ from .configuration import as_options, launch
 from .configuration.schema import LanguageModelData, LanguageModelRun, Ptb, Text
 from .debugging import limited
 from .run_folder import checkpoint_of, run_folder_of
+from .streams import STANDARD_STREAM, output_to
 from .training import describe_computation, folder_and_overrides, summarise, train_model
 
 VOCABULARY = "vocabulary.txt"  # in the run folder
@@ -75,7 +76,8 @@ def main(config: DictConfig) -> float | None:
     """Do what `mode=` says; return the validation perplexity, for a sweeper to minimise."""
     options: LanguageModelRun = as_options(config)
     if options.mode == "generate":
-        print(write_text(options))
+        with output_to(STANDARD_STREAM) as target:
+            print(write_text(options), file=target)
         return None
     if options.mode == "evaluate":
         return evaluate(options).valid

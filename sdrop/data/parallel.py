@@ -149,7 +149,10 @@ def _useful(splits: Mapping[str, ParallelText]) -> tuple[ParallelText, list[str]
     }
     kept = [pair for pair in filled if pair not in measured]
     if not kept:
-        raise DataError("the training text has no pair of sentences: expected at least one")
+        raise DataError(
+            f"no training pair is left of {len(pairs):,}: {len(pairs) - len(filled):,} have an "
+            f"empty side, and {len(filled):,} are validation or test pairs; expected at least one"
+        )
     for split in ("valid", "test"):
         if not len(splits[split]):
             raise DataError(f"the {split} text has no line: expected at least one")

@@ -149,4 +149,6 @@ class Linear(SiteModule, nn.Linear):
         check_like_weight("Linear", "the input", input, self.weight)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, dropout={self.dropout}, pattern={self.pattern}"
+        batch_first = ", batch_first=True" if self.batch_first else ""
+        own = f"dropout={self.dropout}, pattern={self.pattern}{batch_first}"
+        return f"{super().extra_repr()}, {own}"

@@ -145,7 +145,13 @@ def fit(
             reporter=Reporter(metric, writers, display),
             stop=stack.enter_context(StopRequest()),
         )
+        before = state.step
         stopped = trainer.run()
+        if stopped != "signal" and state.step == before:
+            display.note(
+                f"nothing was left to train ({stopped}): {before:,} steps are done, with "
+                f"max_epochs={settings.max_epochs} and max_steps={settings.max_steps}"
+            )
         if stopped == "signal":
             display.note(
                 f"stopped by a signal after step {state.step}; resume=auto goes on from here"
@@ -166,6 +172,8 @@ def _claim(run_folder: RunFolder, resume: str | Path | None, fabric: Fabric) -> 
         run_folder.prepare()
     fabric.barrier()
     checkpoint = None if resume is None else find_checkpoint(resume, run_folder)
+    if resume is not None and checkpoint is None:
+        fabric.print(f"resume={resume}: {run_folder.path} has no checkpoint yet, a new run begins")
     newest = latest(run_folder.checkpoints)
     if newest is not None and (checkpoint is None or checkpoint.resolve() != newest.resolve()):
         raise CheckpointError(

@@ -141,3 +141,8 @@ def test_a_frozen_tensor_gets_no_gradient_and_the_others_theirs(frozen):
         linear(leaves["x"]).square().sum().backward()
     for name, leaf in leaves.items():
         assert leaf.grad is None if name == frozen else torch.equal(leaf.grad, expected[name])
+
+
+def test_what_is_printed_tells_which_axis_is_time():
+    assert "batch_first" not in repr(sdrop.Linear(3, 4))
+    assert repr(sdrop.Linear(3, 4, batch_first=True)).endswith(", batch_first=True)")

@@ -270,6 +270,13 @@ def test_a_device_or_backend_that_is_missing_is_told_with_the_reason(choice, tex
     assert not (tmp_path / "run").exists()
 
 
+def test_torchs_kernels_are_refused_where_the_recurrence_drops(texts, tmp_path):
+    options = as_options(compose("ptb", [*texts, "backend=torch", "dropout=structured"]))
+    with pytest.raises(Mistake, match=r"no dropout in the recurrence.*take dropout=none, standard"):
+        run(options, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_vocabulary_of_ptb_has_ten_thousand_words(ptb_folder):
     options = as_options(compose("ptb", ["experiment=zaremba_small", f"data.root={ptb_folder}"]))
     corpus = read_corpus(options.data)

@@ -201,9 +201,12 @@ def test_a_run_that_goes_on_in_another_folder_has_its_whole_history_there(tmp_pa
 
 
 @pytest.mark.usefixtures("no_curves")
-def test_a_finished_run_resumed_does_nothing_and_gives_the_same_result(tmp_path):
+def test_a_finished_run_resumed_does_nothing_says_so_and_gives_the_same_result(tmp_path, capsys):
     first, _ = run(tmp_path)
+    assert "nothing was left" not in capsys.readouterr().out
     again, _ = run(tmp_path, resume="auto")
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"nothing was left to train (max_epochs): {first.steps} steps are done" in told
     assert (again.stopped, again.steps, again.best, again.last) == (
         "max_epochs",
         first.steps,
@@ -213,10 +216,12 @@ def test_a_finished_run_resumed_does_nothing_and_gives_the_same_result(tmp_path)
 
 
 @pytest.mark.usefixtures("no_curves")
-def test_auto_begins_anew_where_nothing_was_saved(tmp_path, whole):
+def test_auto_begins_anew_where_nothing_was_saved(tmp_path, whole, capsys):
     expected_folder, expected = whole()
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "left": "by a run that died early"}\n')
+    capsys.readouterr()
     _, model = run(tmp_path, resume="auto")
+    assert f"{tmp_path} has no checkpoint yet, a new run begins" in capsys.readouterr().out
     assert_same_run(tmp_path, model, expected_folder, expected)
 
 
