@@ -76,6 +76,9 @@ class ForwardRecurrence {
 
   void one_group(Index group, Index position, Index t, Kept kept) const {
     const Index first = group * kPanelsTogether, count = panels_in(group), rows = steps_.sizes[t];
+    const auto rows_of = [&](Index of, Index i) {
+      return PackedRows{packed(of) + i * kPanelWidth, kept.neurons, kGroupWidth};
+    };
     if (group < first_packed_) {
       multiply(
           first, count, t, position, kept,
@@ -84,10 +87,11 @@ class ForwardRecurrence {
                                4 * size_, size_};
           },
           [](Index, Index) { return Ahead(); });
+    } else if (rows <= kTileRows) {
+      multiply(
+          first, count, t, position, kept, [&](Index i) { return StreamedRows{rows_of(group, i)}; },
+          [](Index, Index) { return Ahead(); });
     } else {
-      const auto rows_of = [&](Index of, Index i) {
-        return PackedRows{packed(of) + i * kPanelWidth, kept.neurons, kGroupWidth};
-      };
       multiply(
           first, count, t, position, kept, [&](Index i) { return rows_of(group, i); },
           [&](Index k, Index left) {

@@ -33,6 +33,19 @@ struct PackedRows {
   PackedRows from(Index k) const { return {data, kept + k, pitch}; }
 };
 
+// The same where a step has no more rows than a tile: each weight is then used once, and the rows to
+// come are asked for one by one as the tile goes. Asked for block by block they came late: of one
+// to three sequences a forward pass measured 1.2 to 1.3 times as fast like this.
+struct StreamedRows : PackedRows {
+  SDROP_INLINE const float* row(Index k) const {
+    const float* ahead = data + kept[k + kReadableBehindKept] * pitch;
+#pragma GCC unroll 4
+    for (Index j = 0; j < kPanelWidth; j += 16) prefetch(ahead + j);
+    return PackedRows::row(k);
+  }
+  StreamedRows from(Index k) const { return {PackedRows::from(k)}; }
+};
+
 // Kept rows of the weight itself.
 struct RowsInPlace {
   const float* data;

@@ -10,11 +10,27 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 
 class _Copy(NamedTuple):
-    """A copy, and the version and the address of the weight that it was made of."""
+    """A row-major copy, and what tells whether its weight has changed since.
+
+    Attributes:
+        copy: (N, K), row-major.
+        version, address: the weight's own when the copy was made.
+        samples: of one row and one column, the view into the weight's memory and what it held.
+    """
 
     copy: Tensor
     version: int
     address: int
+    samples: tuple[tuple[Tensor, Tensor], ...]
+
+    @classmethod
+    def of(cls, weight: Tensor) -> _Copy:
+        values = weight.detach()
+        row, column = (size // 2 for size in weight.shape)
+        copy = values.clone(memory_format=torch.contiguous_format)
+        views = (values[row], values[:, column])
+        samples = tuple((view, view.clone()) for view in views)
+        return cls(copy, weight._version, weight.data_ptr(), samples)
 
     def is_of(self, weight: Tensor) -> bool:
         """Whether it still holds what the weight does.
@@ -24,10 +40,7 @@ class _Copy(NamedTuple):
         """
         if (self.version, self.address) != (weight._version, weight.data_ptr()):
             return False
-        row, column = (size // 2 for size in weight.shape)
-        return torch.equal(weight[row], self.copy[row]) and torch.equal(
-            weight[:, column], self.copy[:, column]
-        )
+        return all(torch.equal(view, held) for view, held in self.samples)
 
 
 _copies = WeakTensorKeyDictionary()
@@ -43,8 +56,7 @@ def kept_row_major(weight: Tensor) -> Tensor:
         return weight.contiguous()  # made for this call, or without a version
     known: _Copy | None = _copies.get(weight)  # type: ignore[no-untyped-call]
     if known is None or not known.is_of(weight):
-        copy = weight.detach().clone(memory_format=torch.contiguous_format)
-        known = _copies[weight] = _Copy(copy, weight._version, weight.data_ptr())
+        known = _copies[weight] = _Copy.of(weight)
     return known.copy
 
 

@@ -99,11 +99,11 @@ def test_weights_without_a_version_are_copied_each_time():
     assert lstm.weight_ih_l0 not in row_major_copies._copies
 
 
-def test_evaluation_of_one_sequence_follows_training(monkeypatch):
+def test_evaluation_of_middle_sizes_follows_training(monkeypatch):
     monkeypatch.setattr("sdrop.ops.paths._known", {})
-    monkeypatch.setattr("sdrop.ops.paths.LARGE_HIDDEN_SIZE", 1)
+    monkeypatch.setattr("sdrop.ops.paths.MIDDLE_SIZES", range(1, 8))
     theirs, ours = torch.nn.LSTM(5, 7, bidirectional=True), sdrop.LSTM(5, 7, bidirectional=True)
-    x = torch.randn(40, 1, 5)
+    x = torch.randn(10, 4, 5)
     for _ in range(3):
         ours.load_state_dict(theirs.state_dict())
         with torch.no_grad():

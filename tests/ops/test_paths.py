@@ -6,9 +6,9 @@ import torch
 from sdrop.ops.masks import KEEP_ALL, Mask
 from sdrop.ops.paths import (
     FEW_ROWS,
-    FEW_SEQUENCES,
-    LARGE_HIDDEN_SIZE,
     MANY_ROWS,
+    MIDDLE_SIZES,
+    SINGLE_SEQUENCE,
     WIDE_BATCH,
     Call,
     choose,
@@ -34,7 +34,8 @@ FITS = Call(
 )
 ON_GPU = FITS._replace(device="cuda", not_cpu="they are on a GPU", not_cuda=None)
 WIDE = FITS._replace(op="layer", batch=WIDE_BATCH, rows=MANY_ROWS)
-READING = FITS._replace(op="layer", batch=1, rows=60, sizes=(9, LARGE_HIDDEN_SIZE), gradients=False)
+MIDDLE = FITS._replace(op="layer", batch=4, rows=60, sizes=(9, MIDDLE_SIZES.start), gradients=False)
+SINGLE = MIDDLE._replace(batch=1, sizes=(9, SINGLE_SEQUENCE))
 
 
 @pytest.mark.parametrize(
@@ -68,12 +69,17 @@ READING = FITS._replace(op="layer", batch=1, rows=60, sizes=(9, LARGE_HIDDEN_SIZ
         (WIDE._replace(projection=True, not_cpu="no projection"), "reference"),
         (WIDE._replace(projection=True, not_cpu="no projection", gradients=False), "torch"),
         (FITS._replace(op="layer", dtype=torch.float64, rows=1, not_cpu="float64"), "torch"),
-        (READING, "torch"),
-        (READING._replace(gradients=True), "cpu"),
-        (READING._replace(batch=FEW_SEQUENCES + 1), "cpu"),
-        (READING._replace(rows=FEW_ROWS - 1), "cpu"),
-        (READING._replace(sizes=(9, LARGE_HIDDEN_SIZE - 1)), "cpu"),
-        (READING._replace(input="neurons"), "cpu"),
+        (MIDDLE, "torch"),
+        (MIDDLE._replace(gradients=True), "cpu"),
+        (MIDDLE._replace(batch=3), "cpu"),
+        (MIDDLE._replace(batch=1), "cpu"),
+        (MIDDLE._replace(rows=FEW_ROWS - 1), "cpu"),
+        (MIDDLE._replace(sizes=(9, MIDDLE_SIZES.start - 1)), "cpu"),
+        (MIDDLE._replace(sizes=(9, MIDDLE_SIZES.stop)), "cpu"),
+        (MIDDLE._replace(input="neurons"), "cpu"),
+        (SINGLE, "torch"),
+        (SINGLE._replace(batch=2), "cpu"),
+        (SINGLE._replace(sizes=(9, SINGLE_SEQUENCE - 1)), "cpu"),
     ],
     ids=str,
 )
