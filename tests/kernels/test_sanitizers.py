@@ -26,6 +26,9 @@ SANITIZERS = {
 }
 # -Og: as thorough as -O3, and compiled in a third of the time.
 FLAGS = ["-Og", "-g1", "-pthread"]
+# Vectors of AVX-512's width, which the compiler splits into what every processor has.
+WIDE = "address and undefined, wide vectors"
+WIDE_FLAGS = ["-Wno-psabi", *SANITIZERS["address and undefined"]]
 CAPABILITIES = {"default": "portable", "avx2": "avx2", "avx512": "avx512"}
 
 
@@ -51,14 +54,21 @@ def build_driver(tmp_path_factory):
         with filelock.FileLock(folder / "driver.lock"):
             if not (objects / "driver").exists():
                 objects.mkdir(exist_ok=True)
-                compile_driver(objects, [*FLAGS, *SANITIZERS[sanitizer]])
+                if sanitizer == WIDE:
+                    compile_driver(objects, [*FLAGS, *WIDE_FLAGS], portable_width=64)
+                else:
+                    compile_driver(objects, [*FLAGS, *SANITIZERS[sanitizer]])
         return objects / "driver"
 
     return build
 
 
-def compile_driver(folder: Path, flags: list[str]) -> None:
+def compile_driver(folder: Path, flags: list[str], portable_width: int | None = None) -> None:
+    """The driver with all capabilities, or with the portable one alone at a width of its own."""
     kernels = load_build_script()
+    if portable_width is not None:
+        kernels.PORTABLE = {"portable": ([], portable_width)}
+        kernels._is_x86 = lambda: False
     if (reason := kernels.why_not()) is not None:
         pytest.skip(reason)
     compiler = [*kernels.compiler_command(), *flags]
@@ -101,6 +111,16 @@ def check(driver, cases, folder, capability):
 def test_small_layers_run_clean(build_driver, capability, tmp_path):
     driver = build_driver("address and undefined")
     check(driver, sanitizer_cases.few_cases(), tmp_path, capability)
+
+
+def test_wide_vectors_are_right_on_any_processor(build_driver, tmp_path):
+    """AVX-512's tiles, blocks and transposes, where there may be no such processor."""
+    check(build_driver(WIDE), sanitizer_cases.few_cases(), tmp_path, "default")
+
+
+@pytest.mark.long
+def test_wide_vectors_are_right_at_all_sizes(build_driver, tmp_path):
+    check(build_driver(WIDE), sanitizer_cases.many_cases(), tmp_path, "default")
 
 
 @pytest.mark.long
