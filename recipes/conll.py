@@ -48,7 +48,7 @@ from .tagging_parts import (
     training_batches,
 )
 from .tagging_scores import Scores, described, score_splits
-from .training import describe_computation, folder_and_overrides, summarise, train_model
+from .training import describe_computation, folder_and_overrides, summarise, train_model, whole
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def main(config: DictConfig) -> float | None:
         return None
     if options.mode == "evaluate":
         return evaluate(options).valid
-    return run(options, *folder_and_overrides()).valid
+    return whole(run(options, *folder_and_overrides())).valid
 
 
 def run(options: TaggingRun, folder: str | Path | None, overrides: Sequence[str] = ()) -> Result:

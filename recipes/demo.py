@@ -22,8 +22,9 @@ from rich.table import Table
 
 from sdrop.training import PERPLEXITY, read_metrics
 
-from .configuration import as_options, compose, find_mistakes
+from .configuration import as_options, compose, find_mistakes, interruptible
 from .ptb import Result, run
+from .training import whole
 
 ARMS = ("standard", "structured")
 
@@ -50,9 +51,7 @@ def train_arms(overrides: Sequence[str], folder: Path) -> dict[str, Result]:
     for arm in ARMS:
         command = _command(arm, overrides)
         print(f"\npython -m recipes.ptb {' '.join(command)}")
-        results[arm] = run(as_options(compose("ptb", command)), folder / arm, command)
-        if results[arm].test is None:
-            sys.exit("stopped: there is nothing to compare")
+        results[arm] = whole(run(as_options(compose("ptb", command)), folder / arm, command))
     return results
 
 
@@ -98,4 +97,5 @@ def _command(arm: str, overrides: Sequence[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    with interruptible():
+        main(sys.argv[1:])

@@ -59,7 +59,7 @@ from .texts import (
     read_corpus,
     save_sides,
 )
-from .training import describe_computation, folder_and_overrides, summarise, train_model
+from .training import describe_computation, folder_and_overrides, summarise, train_model, whole
 from .translations import (
     Scored,
     check_attention_maps,
@@ -90,7 +90,7 @@ def main(config: DictConfig) -> float | None:
         return None
     if options.mode == "evaluate":
         return evaluate(options).valid
-    return run(options, *folder_and_overrides()).valid
+    return whole(run(options, *folder_and_overrides())).valid
 
 
 def run(

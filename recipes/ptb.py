@@ -57,7 +57,7 @@ from .configuration.schema import LanguageModelData, LanguageModelRun, Ptb, Text
 from .debugging import limited
 from .run_folder import checkpoint_of, run_folder_of
 from .streams import STANDARD_STREAM, output_to
-from .training import describe_computation, folder_and_overrides, summarise, train_model
+from .training import describe_computation, folder_and_overrides, summarise, train_model, whole
 
 VOCABULARY = "vocabulary.txt"  # in the run folder
 
@@ -81,7 +81,7 @@ def main(config: DictConfig) -> float | None:
         return None
     if options.mode == "evaluate":
         return evaluate(options).valid
-    return run(options, *folder_and_overrides()).valid
+    return whole(run(options, *folder_and_overrides())).valid
 
 
 def run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from hydra.core.hydra_config import HydraConfig
 from lightning_fabric import Fabric
@@ -26,6 +26,25 @@ from .building import (
 from .configuration.schema import Run
 from .debugging import limited, watched
 from .run_folder import announced_changes, options_kept
+
+
+class _Result(Protocol):
+    fit: FitResult | None
+
+
+R = TypeVar("R", bound=_Result)
+
+
+def whole(result: R) -> R:
+    """`result`, unless a signal stopped its run.
+
+    Raises:
+        KeyboardInterrupt: then, so that nothing goes on as if all had been done: no sweep, and no
+            program that goes by the exit status.
+    """
+    if result.fit is not None and result.fit.stopped == "signal":
+        raise KeyboardInterrupt
+    return result
 
 
 def folder_and_overrides() -> tuple[str | None, Sequence[str]]:

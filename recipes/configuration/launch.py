@@ -6,7 +6,8 @@ import inspect
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +22,7 @@ from .recall import quoted, with_recalled
 from .registry import free_texts, register_schema
 
 Task = Callable[[DictConfig], float | None]
+_INTERRUPTED = 130  # what shells expect of a program that Ctrl-C ended
 _LAST_WORDS = 2.0  # seconds
 _SHOWN = 6  # mistakes at once, so that they fit on a screen
 
@@ -28,8 +30,9 @@ _SHOWN = 6  # mistakes at once, so that they fit on a screen
 def launch(recipe: str, main: Task, told: tuple[type[Exception], ...] = ()) -> None:
     """Run `main` as the Hydra app `recipe`.
 
-    Leaves the process with 2 after a mistyped command line and with 1 after a run that could not
-    be done, each with a message in place of a traceback and without a run folder.
+    Leaves the process with 2 after a mistyped command line, with 1 after a run that could not be
+    done and with 130 after Ctrl-C, which ends a sweep too, each with a message in place of a
+    traceback and without an empty run folder.
 
     Args:
         recipe: name of the primary config in `conf/`.
@@ -52,12 +55,24 @@ def launch(recipe: str, main: Task, told: tuple[type[Exception], ...] = ()) -> N
     sys.argv[1:] = [*flags, *overrides]
     existing = [] if arguments.multirun else _folders_before(recipe, overrides)
     task = _Told(main, (Mistake, *told), existing)
-    if _rank() == 0:
-        _run_hydra(recipe, task.run_in_hydra)
-    else:  # one process alone makes the run folder and tells the others where it is
-        task.run(compose(recipe, overrides))
+    with interruptible():
+        if _rank() == 0:
+            _run_hydra(recipe, task.run_in_hydra)
+        else:  # one process alone makes the run folder and tells the others where it is
+            task.run(compose(recipe, overrides))
     if task.failed:
         sys.exit(1)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Leaves the process without a traceback where Ctrl-C, or a run that a signal stopped, ends
+    what is done inside."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
 
 
 def _help(recipe: str, main: Task, overrides: list[str]) -> str:
@@ -87,12 +102,13 @@ class _Told:
         self.main, self.told, self.existing, self.failed = main, told, existing, False
 
     def run_in_hydra(self, config: DictConfig) -> float | None:
-        result = self.run(config)
-        folder = Path(HydraConfig.get().runtime.output_dir)
-        while folder not in self.existing and folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-            folder = folder.parent
-        return result
+        try:
+            return self.run(config)
+        finally:
+            folder = Path(HydraConfig.get().runtime.output_dir)
+            while folder not in self.existing and folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+                folder = folder.parent
 
     def run(self, config: DictConfig) -> float | None:
         try:
@@ -109,7 +125,7 @@ def _checked(recipe: str, overrides: list[str], *, sweep: bool) -> list[str]:
         _leave(["-m starts one run after the other: leave out either -m or torchrun."])
     if not sweep:
         try:
-            overrides = with_recalled([_free_text(each) for each in overrides])
+            overrides = with_recalled(recipe, [_free_text(each) for each in overrides])
         except Mistake as mistake:
             _leave([str(mistake)])
     mistakes = find_mistakes(recipe, overrides, sweep=sweep)

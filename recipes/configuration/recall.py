@@ -15,9 +15,11 @@ from hydra.errors import HydraException
 from .compose import groups
 from .mistakes import Mistake
 from .option import absolute_paths
+from .registry import recipe_of
 
 CONFIG_FILE = "config.yaml"
 _COMMAND = "overrides"  # the key in CONFIG_FILE that holds the command line
+_RECIPE = "recipe"  # and the one that says whose options they are
 # Said anew with each command: what to do now and where to stop, not what the run is.
 _OF_ONE_COMMAND = (
     *("mode", "resume", "checkpoint", "prompt", "length", "temperature"),
@@ -26,7 +28,7 @@ _OF_ONE_COMMAND = (
 )
 
 
-def with_recalled(overrides: Sequence[str]) -> list[str]:
+def with_recalled(recipe: str, overrides: Sequence[str]) -> list[str]:
     """Put the options of the run that `resume=` or `checkpoint=` names before the given ones.
 
     An option on the command line wins over the recalled one, and a choice (`data=text`) over all
@@ -34,7 +36,8 @@ def with_recalled(overrides: Sequence[str]) -> list[str]:
     on in that folder unless `hydra.run.dir=` says otherwise.
 
     Raises:
-        Mistake: `resume=auto` without `hydra.run.dir=`, or a run whose config.yaml cannot be read.
+        Mistake: `resume=auto` without `hydra.run.dir=`, a run of another recipe, or one whose
+            config.yaml cannot be read.
     """
     try:
         given = {each.get_key_element(): each for each in _parsed(overrides)}
@@ -44,9 +47,14 @@ def with_recalled(overrides: Sequence[str]) -> list[str]:
     if folder is None or not (folder / CONFIG_FILE).exists():
         return list(overrides)
     chosen = {key for key in given if key in groups()}
+    if "checkpoint" in given:
+        chosen.add("debug")
+    options = _read(folder / CONFIG_FILE)
+    if (written_by := options.get(_RECIPE, recipe)) != recipe:
+        raise Mistake(f"{folder}: a run of the recipe {written_by}, and this is {recipe}.")
     recalled = [
         each.input_line or ""
-        for each in _parsed(_read(folder / CONFIG_FILE).get(_COMMAND, []))
+        for each in _parsed(options.get(_COMMAND, []))
         if each.get_key_element() not in given and each.key_or_group.partition(".")[0] not in chosen
     ]
     goes_on = "resume" in given and "hydra.run.dir" not in given
@@ -79,13 +87,15 @@ def write_config(options: Any, overrides: Sequence[str], file: Path) -> None:
         for each in _parsed(overrides)
         if each.key_or_group not in _OF_ONE_COMMAND
     ]
-    text = yaml.safe_dump({_COMMAND: command, **dataclasses.asdict(options)}, sort_keys=False)
+    about = {_RECIPE: recipe_of(options), _COMMAND: command}
+    text = yaml.safe_dump({**about, **dataclasses.asdict(options)}, sort_keys=False)
     file.write_text(text, encoding="utf-8")
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the options in a run folder's config.yaml as plain values, without the command."""
-    return {key: each for key, each in _read(folder / CONFIG_FILE).items() if key != _COMMAND}
+    """Return the options in a run folder's config.yaml as plain values, and nothing else of it."""
+    found = _read(folder / CONFIG_FILE)
+    return {key: each for key, each in found.items() if key not in (_RECIPE, _COMMAND)}
 
 
 def changes(before: dict[str, Any], after: dict[str, Any], where: str = "") -> list[str]:

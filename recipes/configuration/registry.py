@@ -47,6 +47,11 @@ SCHEMAS: dict[str, dict[str, type]] = {
 }
 
 
+def recipe_of(options: Any) -> str:
+    """Return the name of the recipe whose options these are."""
+    return next(name for name, node in SCHEMAS[""].items() if type(options) is node)
+
+
 @functools.cache
 def register_schema() -> None:
     """Give Hydra each dataclass as `GROUP/NAME_options`, for the YAML files to build upon."""

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from recipes import demo, ptb
 from recipes.configuration.launch import launch
 from sdrop import __main__ as command
 from sdrop.data import DataError
+from sdrop.evaluation import perplexity
 from sdrop.training import CheckpointError, NonFiniteError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -113,6 +115,52 @@ def test_many_mistakes_still_fit_on_a_screen(type_in):
     _, _, err = type_in(*(f"option{number}=1" for number in range(40)))
     assert "and 34 more" in err
     assert len(err.splitlines()) <= 24
+
+
+def stop_in_validation(monkeypatch):
+    def stopped(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        return perplexity(*arguments)
+
+    monkeypatch.setattr("recipes.ptb.perplexity", stopped)
+    monkeypatch.setattr("sdrop.training.fitting.draw_curves", lambda *arguments: None)
+
+
+def test_a_stopped_run_does_not_pass_for_a_whole_one(type_in, tmp_path, texts, monkeypatch):
+    stop_in_validation(monkeypatch)
+    code, out, err = type_in(*texts, *QUICK, "data.batch_size=4", "trainer.max_epochs=2")
+    assert (code, err) == (130, "interrupted\n")
+    assert "go on with resume=" in out
+    (folder,) = (tmp_path / "runs" / "ptb").iterdir()
+    assert list((folder / "checkpoints").iterdir())
+
+
+def test_a_signal_ends_a_sweep(type_in, tmp_path, texts, monkeypatch):
+    stop_in_validation(monkeypatch)
+    sweep = ["-m", *texts, *QUICK, "data.batch_size=4", "dropout=none,standard"]
+    code, out, err = type_in(*sweep, "trainer.max_epochs=2")
+    assert (code, err) == (130, "interrupted\n")
+    assert out.count("corpus text") == 1
+    (folder,) = (tmp_path / "runs" / "ptb").iterdir()
+    assert not (folder / "1").exists()
+
+
+def test_ctrl_c_before_the_first_step_leaves_nothing(type_in, tmp_path, texts, monkeypatch):
+    def interrupted(*arguments, **options):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("recipes.ptb.read_corpus", interrupted)
+    code, _, err = type_in(*texts, *QUICK)
+    assert (code, err) == (130, "interrupted\n")
+    assert files(tmp_path) == []
+
+
+def test_the_demo_ends_with_the_arm_that_is_stopped(monkeypatch, tmp_path, capsys, texts):
+    stop_in_validation(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        demo.main([*texts, *QUICK, "data.batch_size=4", "trainer.max_epochs=2"])
+    assert capsys.readouterr().out.count("python -m recipes.ptb") == 1
 
 
 def test_a_sweep_runs_each_value_in_a_folder_of_its_own(type_in, tmp_path, texts):

@@ -49,7 +49,7 @@ def trained(files, tmp_path_factory):
 
 
 def recalled(*overrides):
-    return as_options(compose("conll", with_recalled(list(overrides))))
+    return as_options(compose("conll", with_recalled("conll", list(overrides))))
 
 
 def test_a_run_folder_holds_what_the_design_says(trained):

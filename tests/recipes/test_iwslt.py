@@ -54,7 +54,7 @@ def train(pairs, monkeypatch):
 
 
 def recalled(*overrides):
-    return as_options(compose("iwslt", with_recalled(list(overrides))))
+    return as_options(compose("iwslt", with_recalled("iwslt", list(overrides))))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from sdrop.training import CheckpointError, make_fabric, read_metrics
 
 
 def recalled(*overrides):
-    return as_options(compose("ptb", with_recalled(list(overrides))))
+    return as_options(compose("ptb", with_recalled("ptb", list(overrides))))
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ def started(tmp_path):
 
 def test_a_named_run_brings_its_options_and_its_folder(started):
     folder = started("model.hidden_size=7", "dropout=standard")
-    overrides = with_recalled([f"resume='{folder}'", "optimizer.lr=0.5"])
+    overrides = with_recalled("ptb", [f"resume='{folder}'", "optimizer.lr=0.5"])
     assert overrides[:3] == ["model.hidden_size=7", "dropout=standard", f"resume='{folder}'"]
     config = compose("ptb", overrides, with_hydra=True)
     assert (config.model.hidden_size, config.optimizer.lr) == (7, 0.5)
@@ -33,33 +33,48 @@ def test_a_named_run_brings_its_options_and_its_folder(started):
 
 def test_auto_takes_the_run_folder_and_needs_one(started):
     folder = started("model.hidden_size=7")
-    overrides = with_recalled(["resume=auto", f"hydra.run.dir='{folder}'"])
+    overrides = with_recalled("ptb", ["resume=auto", f"hydra.run.dir='{folder}'"])
     assert "model.hidden_size=7" in overrides
     with pytest.raises(Mistake, match=r"add hydra\.run\.dir=DIR"):
-        with_recalled(["resume=auto"])
+        with_recalled("ptb", ["resume=auto"])
 
 
 def test_auto_starts_anew_where_there_is_no_run_yet(tmp_path):
     overrides = ["resume=auto", f"hydra.run.dir={tmp_path}/none", "seed=2"]
-    assert with_recalled(overrides) == overrides
+    assert with_recalled("ptb", overrides) == overrides
 
 
 def test_a_given_option_and_a_given_choice_win_over_what_is_recalled(started):
     folder = started("data=text", "data.train=a", "data.valid=b", "data.test=c", "seed=3")
-    overrides = with_recalled([f"checkpoint='{folder}'", "data=pydoc", "seed=4"])
+    overrides = with_recalled("ptb", [f"checkpoint='{folder}'", "data=pydoc", "seed=4"])
     given = as_options(compose("ptb", overrides))
     assert (given.data.name, given.seed) == ("pydoc", 4)
 
 
 def test_where_to_stop_and_what_to_do_are_not_recalled(started):
     folder = started("trainer.max_steps=5", "mode=train", "resume=auto", "seed=3")
-    assert with_recalled([f"resume='{folder}'"])[:-1] == ["seed=3", f"resume='{folder}'"]
+    assert with_recalled("ptb", [f"resume='{folder}'"])[:-1] == ["seed=3", f"resume='{folder}'"]
+
+
+def test_a_smaller_run_to_debug_is_evaluated_on_all(started):
+    folder = started("debug=limit", "debug.evaluation_batches=3", "seed=3")
+    assert with_recalled("ptb", [f"checkpoint='{folder}'"])[0] == "seed=3"
+    assert with_recalled("ptb", [f"resume='{folder}'"])[0] == "debug=limit"
+    few = [f"checkpoint='{folder}'", "debug.evaluation_batches=5"]
+    assert with_recalled("ptb", few) == ["seed=3", *few]
+
+
+@pytest.mark.parametrize("option", ["checkpoint", "resume"])
+def test_a_run_of_another_recipe_is_named(started, option):
+    folder = started("seed=3")
+    with pytest.raises(Mistake, match=r"a run of the recipe ptb, and this is conll"):
+        with_recalled("conll", [f"{option}='{folder}'"])
 
 
 def test_relative_paths_are_recalled_absolute(started, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = started("data=ptb", "data.root=some where")
-    overrides = with_recalled([f"checkpoint='{folder}'"])
+    overrides = with_recalled("ptb", [f"checkpoint='{folder}'"])
     monkeypatch.chdir("/")
     assert as_options(compose("ptb", overrides)).data.root == str(tmp_path / "some where")
 
@@ -68,7 +83,7 @@ def test_a_broken_config_is_told(started):
     folder = started("seed=3")
     (folder / "config.yaml").write_text("a: [1")
     with pytest.raises(Mistake, match="cannot be read as the options of a run"):
-        with_recalled([f"resume='{folder}'"])
+        with_recalled("ptb", [f"resume='{folder}'"])
 
 
 def test_a_run_folder_is_known_by_its_checkpoints():
