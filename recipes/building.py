@@ -73,11 +73,22 @@ def make_settings(options: schema.Trainer, *, same_across_ranks: bool) -> Traine
 
 
 def start_fabric(options: schema.Run) -> Fabric:
-    """Device and precision; one process of several under torchrun."""
+    """Device and precision; one process of several under torchrun.
+
+    Raises:
+        Mistake: for a device or precision that is not to be had, or that the backend has not.
+    """
     try:
-        return make_fabric(options.device, options.trainer.precision)
+        fabric = make_fabric(options.device, options.trainer.precision)
     except (ValueError, RuntimeError) as error:
         raise Mistake(str(error)) from error
+    if options.backend == "torch" and fabric.device.type != "cpu":
+        raise Mistake(
+            "backend=torch is for the CPU: cuDNN wants an LSTM's weights in one piece, which "
+            f"torch.nn.LSTM alone has. The device is {fabric.device}: add device=cpu, or take "
+            "another backend."
+        )
+    return fabric
 
 
 def make_rates(options: schema.Dropout) -> DropoutRates:

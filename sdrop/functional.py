@@ -127,6 +127,7 @@ def linear_cross_entropy(
 
     Raises:
         ValueError: where mask or target do not fit the input.
+        IndexError: for a target that is no class, on a CPU.
     """
     steps = input.shape[0] if batch_sizes is None else batch_sizes.shape[0]
     batch = input.shape[1] if batch_sizes is None else None

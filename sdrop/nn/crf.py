@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from sdrop.nn.arguments import check_packed, check_size, check_target
 from sdrop.ops import crf
+from sdrop.ops.class_ids import check_class_ids
 from sdrop.ops.crf import FORBIDDEN, Rows, Scores
 
 
@@ -33,6 +34,7 @@ class CRF(nn.Module):
     Raises:
         TypeError, ValueError: for sizes, dtypes or constraints of another kind, and a mask that is
             not a prefix of each sequence.
+        IndexError: for a tag below 0 or from C on, on a CPU.
         RuntimeError: for shapes or devices that do not fit.
     """
 
@@ -180,7 +182,9 @@ class _Batch:
     def rows_of(self, tags: Tensor) -> Tensor:
         """The tags of the rows, (N,)."""
         check_target("CRF", tags, torch.Size(self.shape), self.data.device)
-        return tags.flatten() if self.where is None else tags[self.where]
+        ids = tags.flatten() if self.where is None else tags[self.where]
+        check_class_ids("CRF", ids, self.data.shape[-1])
+        return ids
 
     def in_order(self, values: Tensor) -> Tensor:
         """(B,) of the values of the sequences that have a token, 0 for the others."""

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sdrop.ops.class_ids import check_class_ids
 from sdrop.ops.linear import linear_equation
 from sdrop.ops.lstm.packed import accumulation_dtype
 from sdrop.ops.masks import Mask
@@ -41,6 +42,7 @@ def _losses(logits: Tensor, target: Tensor, counted: Tensor, grad_scale: Tensor 
     """The loss of each row, 0 where it is not counted. The logits become their softmax, or with
     `grad_scale` the gradient of the losses' sum times it."""
     target = torch.where(counted, target, 0)
+    check_class_ids("the target", target, logits.shape[1])
     losses = torch.empty(len(logits), dtype=accumulation_dtype(logits.dtype), device=logits.device)
     scales = None if grad_scale is None else (counted * grad_scale).to(losses.dtype).unsqueeze(1)
     rows = max(1, _BLOCK_ELEMENTS // logits.shape[1])

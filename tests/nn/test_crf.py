@@ -233,6 +233,8 @@ def test_a_mask_that_is_no_prefix_is_refused(mask):
         (ValueError, "of floating point", lambda crf, e, t, m: crf(e.long(), t)),
         (RuntimeError, r"target of shape \(3, 2\)", lambda crf, e, t, m: crf(e, t[:1])),
         (ValueError, "torch.int64", lambda crf, e, t, m: crf(e, t.float())),
+        (IndexError, "class ids from 0 to 2, got 3", lambda crf, e, t, m: crf(e, t * 0 + 3)),
+        (IndexError, "class ids from 0 to 2, got -1", lambda crf, e, t, m: crf(e, t * 0 - 1, m)),
         (TypeError, "mask of torch.bool", lambda crf, e, t, m: crf(e, t, m.long())),
         (RuntimeError, r"mask of shape \(3, 2\)", lambda crf, e, t, m: crf(e, t, m[:2])),
         (

@@ -150,7 +150,8 @@ TARGET = torch.zeros(STEPS, BATCH, dtype=torch.int64)
         (TARGET.int(), ValueError, "got torch.int32: use target.long()"),
         (TARGET.t(), RuntimeError, "expected a target of shape (6, 4), .* got (4, 6)"),
         (TARGET.to("meta"), RuntimeError, "the target is on meta, the input on cpu"),
-        (TARGET + CLASSES, RuntimeError, "index 5 is out of bounds"),
+        (TARGET + CLASSES, IndexError, "the target: expected class ids from 0 to 4, got 5"),
+        (TARGET - 1, IndexError, "the target: expected class ids from 0 to 4, got -1"),
     ],
 )
 def test_a_wrong_target_is_named(target, error, words):

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -284,3 +285,11 @@ def test_the_vocabulary_of_ptb_has_ten_thousand_words(ptb_folder):
     assert len(vocabulary) == 10_000
     model = make_model(options, vocabulary)
     assert sum(parameter.numel() for parameter in model.parameters()) == 4_653_200
+
+
+def test_torchs_kernels_are_refused_on_a_gpu(texts, tmp_path, monkeypatch):
+    gpu = SimpleNamespace(device=torch.device("cuda", 0))
+    monkeypatch.setattr("recipes.building.make_fabric", lambda *arguments: gpu)
+    options = as_options(compose("ptb", [*texts, "backend=torch", "dropout=standard"]))
+    with pytest.raises(Mistake, match="The device is cuda:0: add device=cpu"):
+        run(options, tmp_path)
