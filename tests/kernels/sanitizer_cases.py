@@ -110,6 +110,11 @@ def many_cases() -> Iterator[Case]:
         layer = random_layer(5, 6, 23, 18, (pattern, pattern), **options)
         yield lstm_case(f"{pattern} {options}", layer, needs_input_grad=bias)
     yield lstm_case("a large layer", random_layer(2, 20, 65, 650, ("III", "III")))
+    # From 480 kept neurons on a sum takes two blocks, with AVX-512 too.
+    for steps, batch in ((5, 2), (2, 3), (5, 7)):
+        layer = random_layer(steps, batch, 500, 500, ("all", "all"))
+        yield lstm_case(f"two blocks, T={steps} B={batch}", layer)
+    yield linear_case("two blocks", torch.randn(2, 20, 500), 33, draw("all", 2, 20, 500))
     for pattern, size in itertools.product(PATTERNS, (1, 17, 100)):
         for steps, batch, features in ((1, 1, 1), (7, 3, 33), (5, 20, 257), (2, 65, 31)):
             name = f"linear, T={steps} B={batch} K={size} N={features} {pattern}"
