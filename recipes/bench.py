@@ -116,6 +116,7 @@ def run(options: BenchRun, folder: str | Path, overrides: Sequence[str] = ()) ->
 
     Raises:
         Mistake: with what can be done about it.
+        KeyboardInterrupt: where a signal stopped it; what was measured is kept.
     """
     folder = Path(folder)
     check(options, folder)
@@ -133,7 +134,7 @@ def run(options: BenchRun, folder: str | Path, overrides: Sequence[str] = ()) ->
         except Stopped:
             kept = f"{len(bench.rows)} rows are kept in {folder}/bench.json"
             bench.console.print(f"stopped; {kept if bench.rows else 'nothing was measured'}")
-            return bench.rows
+            raise KeyboardInterrupt from None
     if not bench.rows:
         raise Mistake(
             f"suite={','.join(options.suite)}: nothing to measure with these shapes and variants."

@@ -113,6 +113,8 @@ def build_model(options: schema.Run, make: Callable[..., Model]) -> Model:
             that is missing here or has no dropout where it is wanted.
     """
     rates = make_rates(options.dropout)
+    if options.mode != "train":  # nothing is dropped: a backend may lack what training needed
+        rates = dataclasses.replace(rates, recurrent=0.0)
     if options.backend == "torch" and rates.recurrent > 0.0:
         raise Mistake(
             f"backend=torch has no dropout in the recurrence, got dropout.recurrent="

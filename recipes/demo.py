@@ -27,10 +27,16 @@ from .ptb import Result, run
 from .training import whole
 
 ARMS = ("standard", "structured")
+NOT_FOR_TWO = ("mode", "resume", "checkpoint", "dropout", "hydra.run.dir")
 
 
 def main(overrides: Sequence[str]) -> None:
     """Train both arms, print the table, draw the picture."""
+    if "--help" in overrides:
+        sys.exit(__doc__)
+    refused = [each for each in overrides if each.partition("=")[0] in NOT_FOR_TWO]
+    if refused:
+        sys.exit(f"{refused[0]}: the demo always trains both arms anew; see recipes.ptb")
     mistakes = [each for arm in ARMS for each in find_mistakes("ptb", _command(arm, overrides))]
     if mistakes:
         sys.exit("\n".join(dict.fromkeys(mistakes)))

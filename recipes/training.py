@@ -104,9 +104,7 @@ def train_model(
             resume=options.resume,
             signatures=signatures,
         )
-    if trained.stopped == "signal":
-        fabric.print(f"go on with resume={run_folder.path}")
-    else:
+    if trained.stopped != "signal":
         load_weights(model, best(run_folder.checkpoints), signatures)
     return trained
 
@@ -154,9 +152,11 @@ def summarise(
 
 
 def describe_computation(options: Run, fabric: Fabric) -> str:
-    """What is dropped and what computes, in two lines."""
-    device = fabric.device.type
-    return (
-        f"dropout {describe_dropout(options.dropout)}\n"
-        f"backend {options.backend}; kernels for {device}: {backends().get(device, 'none')}"
-    )
+    """What is dropped, what computes, and whether figures will be of less than a split."""
+    device, backend = fabric.device.type, f"backend {options.backend}"
+    if options.backend not in ("reference", "torch"):
+        backend += f"; kernels for {device}: {backends().get(device, 'none')}"
+    lines = [f"dropout {describe_dropout(options.dropout)}", backend]
+    if (few := options.debug.evaluation_batches) is not None:
+        lines.append(f"figures are of the first {few} batches of each split (debug)")
+    return "\n".join(lines)

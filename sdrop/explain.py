@@ -121,7 +121,10 @@ class _Listener:
 
 def _dropped(call: Call, input: Mask, hidden: Mask) -> str:
     sites = [("x", input, call.sizes[0]), ("h", hidden, call.sizes[1])]
-    said = [f"{name}: {_kept(mask, size)}" for name, mask, size in sites if not mask.is_all]
+    several = call.rows > call.batch
+    said = [
+        f"{name}: {_kept(mask, size, several)}" for name, mask, size in sites if not mask.is_all
+    ]
     return ", ".join(said) or "nothing is dropped"
 
 
@@ -154,11 +157,13 @@ def _cuda_pattern(mask: Mask) -> str:
     return "counted_on_device" if mask.mask.shape[1] == 1 else "each_element"
 
 
-def _kept(mask: Mask, size: int) -> str:
+def _kept(mask: Mask, size: int, several: bool) -> str:
+    """What is kept, and where there are several steps whether they keep the same."""
     if mask.kept is not None:
         steps, kept = mask.kept.shape
-        return f"{kept} of {size} neurons, {'once' if steps == 1 else 'anew each step'}"
-    assert mask.mask is not None
-    steps, columns, _ = mask.mask.shape
-    who = "neurons drawn for the whole batch" if columns == 1 else "neurons drawn for each sequence"
-    return f"{who}, {'once' if steps == 1 else 'anew each step'}"
+        who = f"{kept} of {size} neurons"
+    else:
+        assert mask.mask is not None
+        steps, columns, _ = mask.mask.shape
+        who = f"neurons drawn for {'the whole batch' if columns == 1 else 'each sequence'}"
+    return f"{who}, {'once' if steps == 1 else 'anew each step'}" if several else who

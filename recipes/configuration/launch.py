@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -31,14 +32,19 @@ def launch(recipe: str, main: Task, told: tuple[type[Exception], ...] = ()) -> N
     """Run `main` as the Hydra app `recipe`.
 
     Leaves the process with 2 after a mistyped command line, with 1 after a run that could not be
-    done and with 130 after Ctrl-C, which ends a sweep too, each with a message in place of a
-    traceback and without an empty run folder.
+    done and with 130 after Ctrl-C or SIGTERM, which end a sweep too, each with a message in place
+    of a traceback and without an empty run folder.
 
     Args:
         recipe: name of the primary config in `conf/`.
         main: takes the composed configuration, returns the number that a sweeper optimises.
         told: exceptions beside `Mistake` whose text is written for the user.
     """
+    with interruptible():
+        _launch(recipe, main, told)
+
+
+def _launch(recipe: str, main: Task, told: tuple[type[Exception], ...]) -> None:
     arguments = get_args_parser().parse_args()
     if arguments.hydra_help or arguments.shell_completion:
         _run_hydra(recipe, main)
@@ -55,24 +61,26 @@ def launch(recipe: str, main: Task, told: tuple[type[Exception], ...] = ()) -> N
     sys.argv[1:] = [*flags, *overrides]
     existing = [] if arguments.multirun else _folders_before(recipe, overrides)
     task = _Told(main, (Mistake, *told), existing)
-    with interruptible():
-        if _rank() == 0:
-            _run_hydra(recipe, task.run_in_hydra)
-        else:  # one process alone makes the run folder and tells the others where it is
-            task.run(compose(recipe, overrides))
+    if _rank() == 0:
+        _run_hydra(recipe, task.run_in_hydra)
+    else:  # one process alone makes the run folder and tells the others where it is
+        task.run(compose(recipe, overrides))
     if task.failed:
         sys.exit(1)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Leaves the process without a traceback where Ctrl-C, or a run that a signal stopped, ends
-    what is done inside."""
+    """Leaves the process without a traceback where Ctrl-C, SIGTERM, or a run that one of them
+    stopped, ends what is done inside."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(_INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _help(recipe: str, main: Task, overrides: list[str]) -> str:
@@ -102,10 +110,14 @@ class _Told:
         self.main, self.told, self.existing, self.failed = main, told, existing, False
 
     def run_in_hydra(self, config: DictConfig) -> float | None:
+        folder = Path(HydraConfig.get().runtime.output_dir)
         try:
             return self.run(config)
+        except KeyboardInterrupt:
+            if any((folder / "checkpoints").glob("step-*")):
+                print(f"go on with resume={folder}")
+            raise
         finally:
-            folder = Path(HydraConfig.get().runtime.output_dir)
             while folder not in self.existing and folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
                 folder = folder.parent

@@ -104,8 +104,8 @@ class Linear(SiteModule, nn.Linear):
             0-dim, in float32 where the input is of half precision; NaN if no target is counted.
 
         Raises:
-            RuntimeError: where the target's shape or device is not the input's, and for a class
-                that is none.
+            RuntimeError: where the target's shape or device is not the input's.
+            IndexError: for a target that is no class, on a CPU.
             TypeError, ValueError: for a target that is no tensor or of another dtype.
         """
         rows = SequenceRows.of(self, input, self.batch_first)

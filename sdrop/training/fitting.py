@@ -81,8 +81,9 @@ def fit(
     """Trains a model until a limit, early stopping, or a signal ends it.
 
     Writes metrics, checkpoints and curves.png into the run folder. Ctrl-C or SIGTERM finishes the
-    running step, writes a checkpoint and returns. Resumed from a checkpoint, losses, masks, rates
-    and weights are those of the run that was never stopped, to the bit.
+    running step, writes a checkpoint and returns; a second one ends at once. Resumed from a
+    checkpoint, losses, masks, rates and weights are those of the run that was never stopped, to
+    the bit.
 
     Args:
         fabric: from `make_fabric`.
@@ -153,9 +154,7 @@ def fit(
                 f"max_epochs={settings.max_epochs} and max_steps={settings.max_steps}"
             )
         if stopped == "signal":
-            display.note(
-                f"stopped by a signal after step {state.step}; resume=auto goes on from here"
-            )
+            display.note(f"stopped by a signal after step {state.step}, whose checkpoint is kept")
     if fabric.is_global_zero:
         draw_curves(run_folder.metrics, run_folder.curves, metric)
     fabric.barrier()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from types import FrameType
 from typing import Any
@@ -11,7 +12,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequest:
-    """Inside `with StopRequest() as stop:`, the first signal sets `stop.requested`.
+    """Inside `with StopRequest() as stop:`, the first signal sets `stop.requested` and says so.
 
     A second one raises KeyboardInterrupt at once. Afterwards the handlers from before are back.
     Outside the main thread, where Python allows no handlers, it changes nothing.
@@ -35,3 +36,4 @@ class StopRequest:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
+        print("stopping; the same again stops at once and loses what is not saved", file=sys.stderr)

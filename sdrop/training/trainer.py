@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from sdrop.data.batches import Batch, Batches
 from sdrop.evaluation import Evaluation, evaluating
 from sdrop.training.early_stopping import has_stalled
+from sdrop.training.fabric import gather
 from sdrop.training.metric import Metric
 from sdrop.training.reporting import Reporter
 from sdrop.training.schedules import Schedule, set_learning_rate
@@ -59,6 +60,9 @@ class Trainer:
         """Trains; afterwards there is a checkpoint of exactly where it stopped."""
         with self.stopwatch.running():
             stopped = self._run_epochs()
+            # Of a signal in the last validation no step hears any more.
+            if any(requested for (requested,) in gather(self.fabric, [self.stop.requested])):
+                stopped = "signal"
             if self.saved != self.state.position:
                 self._save()
         self.reporter.interrupted(self.state, self._learning_rate, self.stopwatch.seconds)

@@ -42,6 +42,26 @@ def unit_written_through_data(weight):
     weight.data[4] = 9.0
 
 
+def element_written_through_data(weight):
+    weight.data[0, 0] += 1e-6
+
+
+def written_from_numpy(weight):
+    weight.detach().numpy()[1, 4] = 9.0
+
+
+def block_written_through_data(weight):
+    weight.data[:7, :2] = 0.0
+
+
+def gates_swapped_through_data(weight):
+    weight.data.copy_(weight.data.view(4, 7, 5)[[0, 1, 3, 2]].reshape(28, 5))
+
+
+def inputs_swapped_through_data(weight):
+    weight.data.copy_(weight.data[:, [1, 0, 2, 3, 4]])
+
+
 def averaged_through_data(weight):
     weight.data.copy_(weight.data * 0.5)
 
@@ -52,7 +72,18 @@ def replaced(weight):
 
 @pytest.mark.parametrize(
     "change",
-    [written, written_through_data, unit_written_through_data, averaged_through_data, replaced],
+    [
+        written,
+        written_through_data,
+        unit_written_through_data,
+        element_written_through_data,
+        written_from_numpy,
+        block_written_through_data,
+        gates_swapped_through_data,
+        inputs_swapped_through_data,
+        averaged_through_data,
+        replaced,
+    ],
 )
 def test_a_changed_weight_is_copied_again(weight, change):
     kept_row_major(weight)

@@ -126,28 +126,54 @@ def stop_in_validation(monkeypatch):
     monkeypatch.setattr("sdrop.training.fitting.draw_curves", lambda *arguments: None)
 
 
-def test_a_stopped_run_does_not_pass_for_a_whole_one(type_in, tmp_path, texts, monkeypatch):
+STOPPED = "stopping; the same again stops at once and loses what is not saved\ninterrupted\n"
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_stopped_run_does_not_pass_for_a_whole_one(epochs, type_in, tmp_path, texts, monkeypatch):
     stop_in_validation(monkeypatch)
-    code, out, err = type_in(*texts, *QUICK, "data.batch_size=4", "trainer.max_epochs=2")
-    assert (code, err) == (130, "interrupted\n")
-    assert "go on with resume=" in out
+    options = [*texts, *QUICK, "data.batch_size=4", f"trainer.max_epochs={epochs}"]
+    code, out, err = type_in(*options)
+    assert (code, err) == (130, STOPPED)
     (folder,) = (tmp_path / "runs" / "ptb").iterdir()
-    assert list((folder / "checkpoints").iterdir())
+    assert f"go on with resume={folder}\n" in out
+    monkeypatch.setattr("recipes.ptb.perplexity", perplexity)
+    assert type_in(f"resume={folder}")[0] == 0
+    assert (folder / "summary.json").exists()
+
+
+def test_ctrl_c_in_the_test_says_how_to_go_on(type_in, tmp_path, texts, monkeypatch):
+    calls = iter(range(9))
+
+    def stopped(*arguments):
+        if next(calls) == 1:  # validation came before
+            os.kill(os.getpid(), signal.SIGINT)
+        return perplexity(*arguments)
+
+    monkeypatch.setattr("recipes.ptb.perplexity", stopped)
+    monkeypatch.setattr("sdrop.training.fitting.draw_curves", lambda *arguments: None)
+    code, out, err = type_in(*texts, *QUICK, "data.batch_size=4")
+    assert (code, err) == (130, "interrupted\n")
+    (folder,) = (tmp_path / "runs" / "ptb").iterdir()
+    assert f"go on with resume={folder}\n" in out
 
 
 def test_a_signal_ends_a_sweep(type_in, tmp_path, texts, monkeypatch):
     stop_in_validation(monkeypatch)
     sweep = ["-m", *texts, *QUICK, "data.batch_size=4", "dropout=none,standard"]
-    code, out, err = type_in(*sweep, "trainer.max_epochs=2")
-    assert (code, err) == (130, "interrupted\n")
+    code, out, err = type_in(*sweep)
+    assert (code, err) == (130, STOPPED)
     assert out.count("corpus text") == 1
     (folder,) = (tmp_path / "runs" / "ptb").iterdir()
     assert not (folder / "1").exists()
 
 
-def test_ctrl_c_before_the_first_step_leaves_nothing(type_in, tmp_path, texts, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_first_step_leaves_nothing(
+    number, type_in, tmp_path, texts, monkeypatch
+):
     def interrupted(*arguments, **options):
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
 
     monkeypatch.setattr("recipes.ptb.read_corpus", interrupted)
     code, _, err = type_in(*texts, *QUICK)
@@ -271,6 +297,12 @@ def test_the_demo_compares_two_runs_at_the_same_rates(monkeypatch, tmp_path, cap
         "case III (structured in space, varying in time, count): "
         "input 0.5, between 0.5, recurrent 0.5, output 0.5",
     ]
+
+
+@pytest.mark.parametrize("option", ["resume=auto", "dropout=none", "mode=evaluate"])
+def test_the_demo_refuses_what_does_not_fit_two_runs(option):
+    with pytest.raises(SystemExit, match=f"{option}: the demo always trains both arms anew"):
+        demo.main(["seed=2", option])
 
 
 def test_the_demo_tells_a_mistake():
