@@ -38,18 +38,18 @@ FEW_ROWS = 32
 """Below so many rows the copy costs more than the layer itself, by whatever kernel."""
 
 
-MIDDLE_SIZES = range(256, 700)
-"""Hidden sizes at which torch's kernel, behind a kept copy, is the faster one in evaluation, except
-for two or three sequences, and for a single one below `SINGLE_SEQUENCE`.
+MIDDLE_SIZES = range(256, 640)
+MIDDLE_ROWS = 128
+"""Hidden sizes at which torch's kernel, behind a kept copy, is the faster one in evaluation for
+more than three sequences, and from how many rows on.
 
 Without gradients the compiled kernel still packs the recurrent weights in each call, torch's has a
-row-major copy that is made once. Ratios over `torch.nn.LSTM` in evaluation, one thread of a Zen 3
-processor (AVX2), compiled kernel and torch's behind a kept copy, T = 32 (B, H): 4, 200: 0.90,
-0.89; 4, 256: 0.78, 0.90; 4, 512: 0.75, 0.94; 8, 400: 0.87, 0.99; 16, 300: 0.91, 0.99; 20, 650:
-1.02, 1.00; 64, 500: 0.97, 1.00; 4, 768: 1.37, 1.01; 1, 400: 1.00, 0.94; 1, 650: 0.93, 0.97; at
-T = 50 2, 512: 1.20, 0.98 and 3, 300: 1.13, 0.97.
+row-major copy that is made once, but whether it still holds is looked at in each call. Ratios over
+`torch.nn.LSTM` in evaluation, one thread of a Zen 3 processor (AVX2), compiled kernel and torch's
+behind a kept copy (T, B, H): 32, 4, 512: 0.81, 0.91; 32, 8, 400: 0.89, 0.94; 32, 16, 300: 0.90,
+0.96; 32, 64, 500: 0.98, 1.00; 20, 4, 300: 0.84, 0.84; 32, 4, 650: 0.90, 0.84; 32, 20, 650: 1.09,
+0.97; 32, 1, 650: 1.02, 0.87. One to three sequences are 0.95 to 1.2 by the compiled kernel.
 """
-SINGLE_SEQUENCE = 600
 
 
 class Call(NamedTuple):
@@ -130,8 +130,8 @@ def _is_wide(call: Call) -> bool:
 
 
 def _is_middle_sized(call: Call) -> bool:
-    many = call.batch > 3 or (call.batch == 1 and call.sizes[1] >= SINGLE_SEQUENCE)
-    return not call.gradients and many and call.sizes[1] in MIDDLE_SIZES
+    middle = call.sizes[1] in MIDDLE_SIZES and call.rows >= MIDDLE_ROWS
+    return not call.gradients and call.batch > 3 and middle
 
 
 def _has_no_kernel(call: Call) -> bool:

@@ -134,7 +134,7 @@ def test_evaluation_of_middle_sizes_follows_training(monkeypatch):
     monkeypatch.setattr("sdrop.ops.paths._known", {})
     monkeypatch.setattr("sdrop.ops.paths.MIDDLE_SIZES", range(1, 8))
     theirs, ours = torch.nn.LSTM(5, 7, bidirectional=True), sdrop.LSTM(5, 7, bidirectional=True)
-    x = torch.randn(10, 4, 5)
+    x = torch.randn(32, 4, 5)
     for _ in range(3):
         ours.load_state_dict(theirs.state_dict())
         with torch.no_grad():

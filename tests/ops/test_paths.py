@@ -7,8 +7,8 @@ from sdrop.ops.masks import KEEP_ALL, Mask
 from sdrop.ops.paths import (
     FEW_ROWS,
     MANY_ROWS,
+    MIDDLE_ROWS,
     MIDDLE_SIZES,
-    SINGLE_SEQUENCE,
     WIDE_BATCH,
     Call,
     choose,
@@ -34,8 +34,9 @@ FITS = Call(
 )
 ON_GPU = FITS._replace(device="cuda", not_cpu="they are on a GPU", not_cuda=None)
 WIDE = FITS._replace(op="layer", batch=WIDE_BATCH, rows=MANY_ROWS)
-MIDDLE = FITS._replace(op="layer", batch=4, rows=60, sizes=(9, MIDDLE_SIZES.start), gradients=False)
-SINGLE = MIDDLE._replace(batch=1, sizes=(9, SINGLE_SEQUENCE))
+MIDDLE = FITS._replace(
+    op="layer", batch=4, rows=MIDDLE_ROWS, sizes=(9, MIDDLE_SIZES.start), gradients=False
+)
 
 
 @pytest.mark.parametrize(
@@ -72,14 +73,10 @@ SINGLE = MIDDLE._replace(batch=1, sizes=(9, SINGLE_SEQUENCE))
         (MIDDLE, "torch"),
         (MIDDLE._replace(gradients=True), "cpu"),
         (MIDDLE._replace(batch=3), "cpu"),
-        (MIDDLE._replace(batch=1), "cpu"),
-        (MIDDLE._replace(rows=FEW_ROWS - 1), "cpu"),
+        (MIDDLE._replace(rows=MIDDLE_ROWS - 1), "cpu"),
         (MIDDLE._replace(sizes=(9, MIDDLE_SIZES.start - 1)), "cpu"),
         (MIDDLE._replace(sizes=(9, MIDDLE_SIZES.stop)), "cpu"),
         (MIDDLE._replace(input="neurons"), "cpu"),
-        (SINGLE, "torch"),
-        (SINGLE._replace(batch=2), "cpu"),
-        (SINGLE._replace(sizes=(9, SINGLE_SEQUENCE - 1)), "cpu"),
     ],
     ids=str,
 )
