@@ -48,7 +48,14 @@ from .tagging_parts import (
     training_batches,
 )
 from .tagging_scores import Scores, described, score_splits
-from .training import describe_computation, folder_and_overrides, summarise, train_model, whole
+from .training import (
+    announce_few,
+    describe_computation,
+    folder_and_overrides,
+    summarise,
+    train_model,
+    whole,
+)
 
 
 @dataclass(frozen=True)
@@ -154,6 +161,7 @@ def run(options: TaggingRun, folder: str | Path | None, overrides: Sequence[str]
 def evaluate(options: TaggingRun) -> Result:
     """Print and return the scores of `checkpoint=` on the validation and the test split."""
     model, parts, fabric = load_trained(options)
+    announce_few(options, fabric)
     corpus = read_corpus(options.data)
     scores = score_splits(options, corpus, parts, model, fabric)
     fabric.print(f"corpus {corpus.name}, hash {corpus.signature}")

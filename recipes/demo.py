@@ -33,7 +33,8 @@ NOT_FOR_TWO = ("mode", "resume", "checkpoint", "dropout", "hydra.run.dir")
 def main(overrides: Sequence[str]) -> None:
     """Train both arms, print the table, draw the picture."""
     if "--help" in overrides:
-        sys.exit(__doc__)
+        print(__doc__)
+        return
     refused = [each for each in overrides if each.partition("=")[0] in NOT_FOR_TWO]
     if refused:
         sys.exit(f"{refused[0]}: the demo always trains both arms anew; see recipes.ptb")

@@ -59,7 +59,14 @@ from .texts import (
     read_corpus,
     save_sides,
 )
-from .training import describe_computation, folder_and_overrides, summarise, train_model, whole
+from .training import (
+    announce_few,
+    describe_computation,
+    folder_and_overrides,
+    summarise,
+    train_model,
+    whole,
+)
 from .translations import (
     Scored,
     check_attention_maps,
@@ -211,6 +218,7 @@ def make_model(options: TranslationRun, sides: Sides) -> Translator:
 def evaluate(options: TranslationRun) -> Result:
     """Print and return the scores of `checkpoint=` on the validation and the test split."""
     models, sides, fabric = load_trained(options)
+    announce_few(options, fabric)
     corpus = read_corpus(options.data)
     fabric.print(f"corpus {corpus.name}, hash {corpus.signature}")
     found = {}

@@ -57,7 +57,14 @@ from .configuration.schema import LanguageModelData, LanguageModelRun, Ptb, Text
 from .debugging import limited
 from .run_folder import checkpoint_of, run_folder_of
 from .streams import STANDARD_STREAM, output_to
-from .training import describe_computation, folder_and_overrides, summarise, train_model, whole
+from .training import (
+    announce_few,
+    describe_computation,
+    folder_and_overrides,
+    summarise,
+    train_model,
+    whole,
+)
 
 VOCABULARY = "vocabulary.txt"  # in the run folder
 
@@ -199,6 +206,7 @@ def measured(model: LanguageModel, batches: Batches, fabric: Fabric) -> float:
 def evaluate(options: LanguageModelRun) -> Result:
     """Print and return the perplexities of `checkpoint=` on the validation and the test split."""
     model, vocabulary, fabric = load_trained(options)
+    announce_few(options, fabric)
     corpus = read_corpus(options.data)
     _, valid, test = make_batches(options, corpus, vocabulary, fabric)
     folder = run_folder_of(str(options.checkpoint))

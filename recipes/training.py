@@ -47,6 +47,12 @@ def whole(result: R) -> R:
     return result
 
 
+def announce_few(options: Run, fabric: Fabric) -> None:
+    """Say where figures will be of less than a split."""
+    if (few := options.debug.evaluation_batches) is not None:
+        fabric.print(f"figures are of the first {few} batches of each split (debug)")
+
+
 def folder_and_overrides() -> tuple[str | None, Sequence[str]]:
     """What Hydra made and was given; of several processes one has it and tells the others."""
     if not HydraConfig.initialized():
@@ -84,6 +90,7 @@ def train_model(
         save: writes into the run folder what the model cannot be used without, such as words.
         signatures: what a checkpoint must share with the run.
     """
+    announce_few(options, fabric)
     for change in announced_changes(options, run_folder, model, signatures):
         fabric.print(change)
     with options_kept(fabric, options, overrides, run_folder), watched(options.debug, run_folder):
@@ -152,11 +159,8 @@ def summarise(
 
 
 def describe_computation(options: Run, fabric: Fabric) -> str:
-    """What is dropped, what computes, and whether figures will be of less than a split."""
+    """What is dropped and what computes, in two lines."""
     device, backend = fabric.device.type, f"backend {options.backend}"
     if options.backend not in ("reference", "torch"):
         backend += f"; kernels for {device}: {backends().get(device, 'none')}"
-    lines = [f"dropout {describe_dropout(options.dropout)}", backend]
-    if (few := options.debug.evaluation_batches) is not None:
-        lines.append(f"figures are of the first {few} batches of each split (debug)")
-    return "\n".join(lines)
+    return f"dropout {describe_dropout(options.dropout)}\n{backend}"

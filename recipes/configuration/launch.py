@@ -17,6 +17,8 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from sdrop.training.signals import handled
+
 from .compose import CONF, HYDRA_VERSION_BASE, compose, groups
 from .mistakes import Mistake, find_mistakes
 from .recall import quoted, with_recalled
@@ -28,6 +30,19 @@ _LAST_WORDS = 2.0  # seconds
 _SHOWN = 6  # mistakes at once, so that they fit on a screen
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Leaves the process without a traceback where Ctrl-C, SIGTERM, or a run that one of them
+    stopped, ends what is done inside."""
+    try:
+        with handled(signal.default_int_handler, signal.SIGTERM):
+            yield
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
+
+
+@interruptible()
 def launch(recipe: str, main: Task, told: tuple[type[Exception], ...] = ()) -> None:
     """Run `main` as the Hydra app `recipe`.
 
@@ -40,11 +55,6 @@ def launch(recipe: str, main: Task, told: tuple[type[Exception], ...] = ()) -> N
         main: takes the composed configuration, returns the number that a sweeper optimises.
         told: exceptions beside `Mistake` whose text is written for the user.
     """
-    with interruptible():
-        _launch(recipe, main, told)
-
-
-def _launch(recipe: str, main: Task, told: tuple[type[Exception], ...]) -> None:
     arguments = get_args_parser().parse_args()
     if arguments.hydra_help or arguments.shell_completion:
         _run_hydra(recipe, main)
@@ -67,20 +77,6 @@ def _launch(recipe: str, main: Task, told: tuple[type[Exception], ...]) -> None:
         task.run(compose(recipe, overrides))
     if task.failed:
         sys.exit(1)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Leaves the process without a traceback where Ctrl-C, SIGTERM, or a run that one of them
-    stopped, ends what is done inside."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(_INTERRUPTED)
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _help(recipe: str, main: Task, overrides: list[str]) -> str:

@@ -305,6 +305,11 @@ def test_the_demo_refuses_what_does_not_fit_two_runs(option):
         demo.main(["seed=2", option])
 
 
+def test_the_demo_has_a_help(capsys):
+    demo.main(["--help"])
+    assert "python -m recipes.demo" in capsys.readouterr().out
+
+
 def test_the_demo_tells_a_mistake():
     with pytest.raises(SystemExit, match=r"Did you mean trainer\.max_steps"):
         demo.main(["trainer.max_stps=3"])

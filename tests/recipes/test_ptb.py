@@ -293,3 +293,11 @@ def test_torchs_kernels_are_refused_on_a_gpu(texts, tmp_path, monkeypatch):
     options = as_options(compose("ptb", [*texts, "backend=torch", "dropout=standard"]))
     with pytest.raises(Mistake, match="The device is cuda:0: add device=cpu"):
         run(options, tmp_path)
+
+
+def test_figures_of_a_few_batches_say_so(trained, capsys):
+    checkpoint = f"checkpoint='{trained.folder}'"
+    evaluate(recalled("mode=evaluate", checkpoint))
+    assert "figures are of" not in capsys.readouterr().out
+    evaluate(recalled("mode=evaluate", checkpoint, "debug.evaluation_batches=2"))
+    assert "figures are of the first 2 batches of each split (debug)" in capsys.readouterr().out
