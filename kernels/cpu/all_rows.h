@@ -67,48 +67,80 @@ class ForwardProduct {
   // target = drop(x) W + bias.
   template <typename Rows>
   void operator()(const float* bias, const Rows& target) const {
-    parallel(run_, panels_.count(), kept_work(segments_) * kPanelWidth,
+    parallel(run_, divide_up(panels_.count(), kPanelsTogether), kept_work(segments_) * kGroupWidth,
              [&](Index begin, Index end) {
-               for (Index panel = begin; panel < end; ++panel) one_panel(panel, bias, target);
+               for (Index group = begin; group < end; ++group) one_group(group, bias, target);
              });
   }
 
  private:
+  // Panels that are multiplied together.
+  struct Group {
+    Index count;
+    Columns columns[kPanelsTogether];
+    alignas(64) float start[kPanelsTogether][kPanelWidth];
+    float* packed;  // (size, kPanelsTogether, kPanelWidth), or null: read where they are
+  };
+
   template <typename Rows>
-  void one_panel(Index panel, const float* bias, const Rows& target) const {
-    const Columns columns = panels_.at(panel);
-    alignas(64) float start[kPanelWidth] = {};
-    if (bias) pack_panel(bias, 0, 1, columns, start);
-    const bool in_place = rows_ < kRowsWorthPacking && columns.full();
-    float* packed = in_place ? nullptr : scratch<0>(site_.size * kPanelWidth);
-    if (!in_place) pack_panel(site_.weight, panels_.columns, site_.size, columns, packed);
+  void one_group(Index number, const float* bias, const Rows& target) const {
+    const Index first = number * kPanelsTogether;
+    Group group{std::min(kPanelsTogether, panels_.count() - first), {}, {}, nullptr};
+    for (Index i = 0; i < group.count; ++i) {
+      group.columns[i] = panels_.at(first + i);
+      if (bias) pack_panel(bias, 0, 1, group.columns[i], group.start[i]);
+    }
+    const Columns& last = group.columns[group.count - 1];
+    if (rows_ >= kRowsWorthPacking || !last.full()) pack(group);
     for (std::size_t s = 0; s < segments_.size(); ++s) {
-      const Target sums = target.at(panel, segments_[s].first_row);
-      if (panels_.gates || columns.full()) {
-        multiply(s, columns, packed, start, sums);
+      const auto& [first_row, rows, kept] = segments_[s];
+      Target sums[kPanelsTogether];
+      for (Index i = 0; i < group.count; ++i) sums[i] = target.at(first + i, first_row);
+      if (panels_.gates || last.full()) {
+        multiply(s, group, sums);
       } else {
-        float* whole = scratch<1>(segments_[s].rows * kPanelWidth);
-        multiply(s, columns, packed, start, {whole, kPanelWidth, kLanes});
-        Columns tail = columns;
+        const Target end = sums[group.count - 1];
+        float* whole = scratch<1>(rows * kPanelWidth);
+        sums[group.count - 1] = {whole, kPanelWidth, kLanes};
+        multiply(s, group, sums);
+        Columns tail = last;
         tail.first = 0;
-        unpack_panel(whole, segments_[s].rows, tail, sums.data, sums.row);
+        unpack_panel(whole, rows, tail, end.data, end.row);
       }
     }
   }
 
-  void multiply(std::size_t s, Columns columns, const float* packed, const float* start,
-                Target sums) const {
+  // Row by row: each row of the weight is looked up once.
+  void pack(Group& group) const {
+    group.packed = scratch<0>(site_.size * kGroupWidth);
+    for (Index row = 0; row < site_.size; ++row)
+      for (Index i = 0; i < group.count; ++i)
+        pack_panel(site_.weight + row * panels_.columns, panels_.columns, 1, group.columns[i],
+                   group.packed + row * kGroupWidth + i * kPanelWidth);
+  }
+
+  void multiply(std::size_t s, const Group& group, const Target* sums) const {
     const auto& [first_row, rows, kept] = segments_[s];
-    const auto add = [&](auto weights) {
-      const PanelProduct<decltype(weights)> product{weights, {start, 0, kLanes}, sums};
-      multiply_panels(1, &product, kInputBlock, rows, kept.count, dropped_.data() + starts_[s],
-                      [](Index, Index) { return Ahead(); });
+    const auto add = [&](const auto& weights_of) {
+      PanelProduct<decltype(weights_of(0))> products[kPanelsTogether];
+      for (Index i = 0; i < group.count; ++i)
+        products[i] = {weights_of(i), {group.start[i], 0, kLanes}, sums[i]};
+      const float* end = dropped_.data() + starts_.back();
+      multiply_panels(group.count, products, kInputBlock, rows, kept.count,
+                      dropped_.data() + starts_[s], [&](const Next& next) {
+                        const Index left = end - next.activations;
+                        return Following(next.activations,
+                                         next.activations + std::min(next.size, left));
+                      });
     };
-    if (packed)
-      add(PackedRows{packed, kept.neurons, kPanelWidth});
+    const std::int32_t* neurons = kept.neurons;
+    if (group.packed)
+      add([&](Index i) { return PackedRows{group.packed + i * kPanelWidth, neurons, kGroupWidth}; });
     else
-      add(RowsInPlace{site_.weight + columns.first, kept.neurons, panels_.columns,
-                      columns.stride});
+      add([&](Index i) {
+        return RowsInPlace{site_.weight + group.columns[i].first, neurons, panels_.columns,
+                           group.columns[i].stride};
+      });
   }
 
   Site site_;

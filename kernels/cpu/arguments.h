@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "huge_pages.h"
 #include "interface.h"
 
 namespace sdrop {
@@ -43,7 +44,12 @@ inline std::vector<Index> with_features(const Tensor& input, Index features) {
   return shape;
 }
 
-inline float* output_data(const Tensor& tensor) { return tensor.mutable_data_ptr<float>(); }
+// Where a new tensor is to be written.
+inline float* output_data(const Tensor& tensor) {
+  float* data = tensor.mutable_data_ptr<float>();
+  prefer_huge_pages(data, static_cast<std::size_t>(tensor.numel()) * sizeof(float));
+  return data;
+}
 
 inline const float* data_or_null(const std::optional<Tensor>& tensor) {
   return tensor ? tensor->const_data_ptr<float>() : nullptr;

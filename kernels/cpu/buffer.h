@@ -1,19 +1,14 @@
 // Memory for intermediate results, aligned to cache lines.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <memory>
 #include <new>
 
+#include "huge_pages.h"
 #include "vector.h"
 
 namespace sdrop::SDROP_CAPABILITY {
-
-// Large buffers ask for pages of this size: weights are read all over them, and with small pages
-// each row begins with a look-up of its address.
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
@@ -32,9 +27,7 @@ class Buffer {
       bytes = (bytes + alignment - 1) / alignment * alignment;
       memory_.reset(static_cast<float*>(std::aligned_alloc(alignment, bytes)));
       if (!memory_) throw std::bad_alloc();
-#ifdef MADV_HUGEPAGE
-      if (alignment == kHugePage) madvise(memory_.get(), bytes, MADV_HUGEPAGE);
-#endif
+      prefer_huge_pages(memory_.get(), bytes);
       size_ = size;
     }
     return memory_.get();

@@ -43,8 +43,6 @@ class ForwardRecurrence {
   }
 
  private:
-  static constexpr Index kGroupWidth = kPanelsTogether * kPanelWidth;
-
   Index groups() const { return divide_up(panels_.count(), kPanelsTogether); }
 
   // Panels side by side: (groups, H, kPanelsTogether, kPanelWidth).
@@ -86,16 +84,17 @@ class ForwardRecurrence {
             return RowsInPlace{layer_.hidden_site.weight + (first + i) * kLanes, kept.neurons,
                                4 * size_, size_};
           },
-          [](Index, Index) { return Ahead(); });
+          [](const Next&) { return Ahead(); });
     } else if (rows <= kTileRows) {
       multiply(
           first, count, t, position, kept, [&](Index i) { return StreamedRows{rows_of(group, i)}; },
-          [](Index, Index) { return Ahead(); });
+          [](const Next&) { return Ahead(); });
     } else {
       multiply(
           first, count, t, position, kept, [&](Index i) { return rows_of(group, i); },
-          [&](Index k, Index left) {
-            if (left > 0) return first_block(rows_of(group, 0).from(k), kRecurrentBlock, left);
+          [&](const Next& next) {
+            if (next.left > 0)
+              return first_block(rows_of(group, 0).from(next.first), kRecurrentBlock, next.left);
             if (group + 1 == groups()) return Ahead();
             return first_block(rows_of(group + 1, 0), kRecurrentBlock, kept.count);
           });

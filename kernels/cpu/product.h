@@ -52,6 +52,26 @@ class Ahead {
   Index count_ = 0, share_ = 0, asked_ = 0;
 };
 
+// Activations that are needed soon. All of a sequence lie one behind the other, but a tile reads
+// three columns of them, which no processor takes for a stream: 13 MB that came from behind the
+// second-level cache measured 1.3 times as fast when they were asked for.
+class Following {
+ public:
+  Following(const float* from, const float* end) : next_(from), end_(end) {}
+
+  void spread_over(Index tiles) { share_ = round_up(divide_up(end_ - next_, tiles), 16); }
+
+  SDROP_INLINE void ask() {
+    for (const float* end = next_ + std::min<Index>(share_, end_ - next_); next_ < end; next_ += 16)
+      prefetch(next_);
+  }
+
+ private:
+  const float* next_;
+  const float* end_;
+  Index share_ = 0;
+};
+
 // Calls the tile of exactly `rows` rows.
 template <int Most, typename Weights>
 SDROP_INLINE void multiply_some_rows(Index rows, Index count, Weights weights, const float* a,
@@ -64,9 +84,9 @@ SDROP_INLINE void multiply_some_rows(Index rows, Index count, Weights weights, c
 }
 
 // target = start + A^T B for the rows of one chunk, in tiles of nearly equal height.
-template <typename Weights>
+template <typename Weights, typename Soon>
 void multiply_rows(Index rows, Index count, Weights weights, const float* a, Index pitch,
-                   Source start, Target target, Ahead& ahead) {
+                   Source start, Target target, Soon& ahead) {
   const Index tiles = divide_up(rows, kTileRows), height = rows / tiles, higher = rows % tiles;
   for (Index tile = 0, first = 0; tile < tiles; ++tile) {
     const Index here = height + (tile < higher);
@@ -97,10 +117,17 @@ struct PanelProduct {
   Target target;
 };
 
+// What comes after a block: `left` kept rows of weights from `first` on, or where none are left
+// whatever the caller goes on with; and the activations, where the block has had `size` floats.
+struct Next {
+  Index first, left;
+  const float* activations;
+  Index size;
+};
+
 // target = start + A^T B[kept] for `panels` panels that lie side by side, and any number of rows,
 // in blocks of about `size` rows. A holds the `count` kept neurons alone, transposed in chunks.
-// ahead_of(first, left) is what to ask for during a block: the `left` rows from `first` on come
-// next, or where none are left whatever the caller goes on with.
+// ahead_of(next) is what to ask for during a block.
 template <typename Weights, typename AheadOf>
 void multiply_panels(Index panels, const PanelProduct<Weights>* products, Index size, Index rows,
                      Index count, const float* a, const AheadOf& ahead_of) {
@@ -111,9 +138,9 @@ void multiply_panels(Index panels, const PanelProduct<Weights>* products, Index 
     Index blocks = blocks_of(size, count);
     for (Index first = 0; blocks > 0; --blocks) {
       const Index here = divide_up(count - first, blocks), behind = first + here;
-      Ahead ahead = behind < count ? ahead_of(behind, count - behind)
-                    : last_chunk   ? ahead_of(count, 0)
-                                   : ahead_of(0, count);
+      const Index next = behind < count || last_chunk ? behind : 0;
+      auto ahead = ahead_of(
+          Next{next, count - next, columns + behind * chunk.pitch(), here * chunk.pitch()});
       ahead.spread_over(panels * divide_up(chunk.rows, kTileRows));
       for (Index panel = 0; panel < panels; ++panel) {
         const auto& [weights, start, target] = products[panel];
