@@ -126,8 +126,8 @@ class ForwardProduct {
       for (Index i = 0; i < group.count; ++i)
         products[i] = {weights_of(i), {group.start[i], 0, kLanes}, sums[i]};
       const float* end = dropped_.data() + starts_.back();
-      multiply_panels(group.count, products, kInputBlock, rows, kept.count,
-                      dropped_.data() + starts_[s], [&](const Next& next) {
+      multiply_panels(group.count, products, rows, kept.count, dropped_.data() + starts_[s],
+                      [&](const Next& next) {
                         const Index left = end - next.activations;
                         return Following(next.activations,
                                          next.activations + std::min(next.size, left));

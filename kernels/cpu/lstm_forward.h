@@ -94,9 +94,9 @@ class ForwardRecurrence {
           first, count, t, position, kept, [&](Index i) { return rows_of(group, i); },
           [&](const Next& next) {
             if (next.left > 0)
-              return first_block(rows_of(group, 0).from(next.first), kRecurrentBlock, next.left);
+              return first_block(rows_of(group, 0).from(next.first), next.left);
             if (group + 1 == groups()) return Ahead();
-            return first_block(rows_of(group + 1, 0), kRecurrentBlock, kept.count);
+            return first_block(rows_of(group + 1, 0), kept.count);
           });
     }
     for (Index panel = first; panel < first + count; ++panel)
@@ -111,8 +111,8 @@ class ForwardRecurrence {
       const Target sums = gates_.at(first + i, steps_.starts[t]);
       products[i] = {weights_of(i), {sums.data, sums.row, sums.vector}, sums};
     }
-    multiply_panels(count, products, kRecurrentBlock, steps_.sizes[t], kept.count,
-                    columns_.of_step(position), ahead_of);
+    multiply_panels(count, products, steps_.sizes[t], kept.count, columns_.of_step(position),
+                    ahead_of);
   }
 
   // Gates, cell and output of the panel's units in sequences [b, b + kLanes). All gates come first:

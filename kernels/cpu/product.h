@@ -99,14 +99,14 @@ void multiply_rows(Index rows, Index count, Weights weights, const float* a, Ind
   }
 }
 
-// How many nearly equal blocks of about `size` rows `count` rows make.
-constexpr Index blocks_of(Index size, Index count) {
-  return std::max<Index>(1, (count + size / 2) / size);
+// How many nearly equal blocks `count` rows make.
+constexpr Index blocks_of(Index count) {
+  return std::max<Index>(1, (count + kBlockRows / 2) / kBlockRows);
 }
 
 // The first block of `count` rows, to be asked for while another block is multiplied.
-inline Ahead first_block(const PackedRows& rows, Index size, Index count) {
-  return {rows, divide_up(count, blocks_of(size, count))};
+inline Ahead first_block(const PackedRows& rows, Index count) {
+  return {rows, divide_up(count, blocks_of(count))};
 }
 
 // One panel of columns: the weights, and where its sums start from and go to.
@@ -126,16 +126,16 @@ struct Next {
 };
 
 // target = start + A^T B[kept] for `panels` panels that lie side by side, and any number of rows,
-// in blocks of about `size` rows. A holds the `count` kept neurons alone, transposed in chunks.
+// in blocks of about kBlockRows. A holds the `count` kept neurons alone, transposed in chunks.
 // ahead_of(next) is what to ask for during a block.
 template <typename Weights, typename AheadOf>
-void multiply_panels(Index panels, const PanelProduct<Weights>* products, Index size, Index rows,
-                     Index count, const float* a, const AheadOf& ahead_of) {
+void multiply_panels(Index panels, const PanelProduct<Weights>* products, Index rows, Index count,
+                     const float* a, const AheadOf& ahead_of) {
   for (Index row = 0; row < rows; row += kChunk) {
     const Chunk chunk = chunk_of(row, rows);
     const float* columns = a + chunk.offset(count);
     const bool last_chunk = row + kChunk >= rows;
-    Index blocks = blocks_of(size, count);
+    Index blocks = blocks_of(count);
     for (Index first = 0; blocks > 0; --blocks) {
       const Index here = divide_up(count - first, blocks), behind = first + here;
       const Index next = behind < count || last_chunk ? behind : 0;
