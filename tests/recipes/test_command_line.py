@@ -35,6 +35,14 @@ def python(*arguments, cwd, **environment):
     )
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_counts():
+    """Also where the tests were started in the background of a shell, which has SIGINT ignored."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
 @pytest.fixture
 def type_in(monkeypatch, tmp_path, capsys):
     """`type_in(*arguments)` does as the command line would; returns exit code and both outputs."""
