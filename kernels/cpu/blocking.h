@@ -14,10 +14,10 @@ constexpr int kChunkVectors = 4;
 constexpr Index kChunk = kChunkVectors * kLanes;
 
 // About so many rows of weights are between two visits of a sum to memory. With AVX2 a block of
-// both operands, and the one that is asked for meanwhile, fill half of a first-level cache of 32
-// KB, which another thread of the core may share: blocks of 48 measured as fast as any up to 110 on
-// a quiet core and a third faster on a busy one. The wider tile of AVX-512 reads weights half as
-// often and bears them coming from the second level: 320 measured best there for M = 20.
+// both operands fills half of a first-level cache of 32 KB, which another thread of the core may
+// share: blocks of 48 measured as fast as any up to 110 on a quiet core and a third faster on a busy
+// one. The wider tile of AVX-512 reads weights half as often and bears them coming from the second
+// level: 320 measured best there for M = 20.
 constexpr Index kBlockRows = SDROP_VECTOR_BYTES == 64 ? 320 : 48;
 
 // Panels of weights that lie side by side and are multiplied block by block together: the longer a

@@ -63,9 +63,7 @@ class BackwardRecurrence {
   SDROP_INLINE void one_row(Index position, Index t, Index panel, Index b, Index live) const {
     const Index row = steps_.starts[t] + b, before = row_before(steps_, position, b);
     const Index place = b * size_ + panel * kLanes;
-    gates_.ask(panel + 1, row);
-    prefetch(cells_.at(panel + 1, row));
-    prefetch(layer_.grad_output + row * size_ + (panel + 2) * kLanes);
+    ask(panel + 1, row, before);
     const float* gates = gates_.at(panel, row).data;
     const Vector i = load(gates), f = load(gates + kLanes);
     const Vector g = load(gates + 2 * kLanes), o = load(gates + 3 * kLanes);
@@ -84,6 +82,15 @@ class BackwardRecurrence {
     store(grads + 3 * kLanes, dh * tanh_c * o * (1.0f - o));
     store_first(grad_c, dc * f, live);
     store_first(grad_h, Vector{}, live);  // what the step did not keep has no gradient
+  }
+
+  // What the next panel's pointwise part reads and writes.
+  SDROP_INLINE void ask(Index panel, Index row, Index before) const {
+    gates_.ask(panel, row);
+    grad_gates_.ask_to_write(panel, row);
+    prefetch(cells_.at(panel, row));
+    prefetch(cells_.at(panel, before));
+    prefetch(layer_.grad_output + row * size_ + (panel + 1) * kLanes);
   }
 
   // dh_{t-1} of kept neurons [begin, end).

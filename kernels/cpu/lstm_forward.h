@@ -16,6 +16,10 @@ namespace sdrop::SDROP_CAPABILITY {
 constexpr Index kStepsWorthPacking = 4;
 constexpr Index kManyRows = 32;
 
+// Up to so many floats, 64 MB, the packed weights keep their memory from call to call: fresh pages
+// have to be cleared, which took most of the time of the copying. H = 1500 needs 9 million.
+constexpr Index kMostKept = Index{1} << 24;
+
 class ForwardRecurrence {
  public:
   ForwardRecurrence(const LstmForward& layer, ParallelFor run)
@@ -49,7 +53,8 @@ class ForwardRecurrence {
   void pack_weights() {
     const bool worth = steps_.count >= kStepsWorthPacking || steps_.rows >= kManyRows;
     first_packed_ = worth ? 0 : size_ / kLanes / kPanelsTogether;
-    packed_.reserve((groups() - first_packed_) * size_ * kGroupWidth);
+    const Index size = (groups() - first_packed_) * size_ * kGroupWidth;
+    packed_ = size <= kMostKept ? scratch<4>(size) : too_large_to_keep_.reserve(size);
     // Row by row: the weight is then read from end to end.
     parallel(run_, groups() - first_packed_, size_ * kGroupWidth, [&](Index begin, Index end) {
       const Index first = (first_packed_ + begin) * kPanelsTogether;
@@ -69,7 +74,7 @@ class ForwardRecurrence {
   }
 
   float* packed(Index group) const {
-    return packed_.data() + (group - first_packed_) * size_ * kGroupWidth;
+    return packed_ + (group - first_packed_) * size_ * kGroupWidth;
   }
 
   void one_group(Index group, Index position, Index t, Kept kept) const {
@@ -124,7 +129,7 @@ class ForwardRecurrence {
     const bool last = position + 1 == steps_.count;
     const Index next = last ? t : step_in_order(steps_, position + 1);
     for (Index row = first; row < first + rows; ++row) {
-      gates_.ask(panel + kPanelsTogether, row);
+      ask(panel + kPanelsTogether, position, row);
       activate(gates_.at(panel, row).data);
     }
     Vector hidden[kLanes];
@@ -141,6 +146,15 @@ class ForwardRecurrence {
       hidden[i] = h * factors_at(layer_.hidden_site, next, b + i).vector(unit, live);
     }
     if (!last) columns_.write(position + 1, panel, b, hidden);
+  }
+
+  // What a panel's pointwise part reads and writes was last touched a step or more ago.
+  SDROP_INLINE void ask(Index panel, Index position, Index row) const {
+    const Index t = step_in_order(steps_, position);
+    gates_.ask(panel, row);
+    prefetch(cells_.at(panel, row_before(steps_, position, row - steps_.starts[t])));
+    prefetch_to_write(cells_.at(panel, row));
+    prefetch_to_write(layer_.output + row * size_ + panel * kLanes);
   }
 
   SDROP_INLINE static void activate(float* gates) {
@@ -176,7 +190,8 @@ class ForwardRecurrence {
   Panels panels_;
   HiddenColumns columns_;
   Index first_packed_ = 0;
-  Buffer packed_;
+  float* packed_ = nullptr;
+  Buffer too_large_to_keep_;
 };
 
 inline void lstm_forward(const LstmForward& layer, ParallelFor run) {

@@ -31,7 +31,9 @@ constexpr Index transposed_size(Index neurons, Index rows) {
 }
 
 // Kept rows of packed panels that are needed soon: asked for bit by bit between tiles, since memory
-// answers slower than a tile lasts and the first-level cache has no room for more than a block.
+// answers slower than a tile lasts. They come into the second-level cache: the first has no room for
+// another block, and what it lacks of this one the second gives fast enough. At H = 1150 and 1500
+// recurrences measured 1.02 to 1.08 times as fast as with rows that came into the first.
 class Ahead {
  public:
   Ahead() = default;
@@ -43,7 +45,7 @@ class Ahead {
   SDROP_INLINE void ask() {
     for (const Index end = std::min(count_, asked_ + share_); asked_ < end; ++asked_) {
       const float* row = rows_.row(asked_);
-      for (Index j = 0; j < rows_.pitch; j += 16) prefetch(row + j);
+      for (Index j = 0; j < rows_.pitch; j += 16) prefetch_far(row + j);
     }
   }
 

@@ -40,6 +40,9 @@ SDROP_INLINE void store_first(float* to, Vector value, Index live) {
 }
 
 SDROP_INLINE void prefetch(const float* address) { __builtin_prefetch(address, 0, 3); }
+SDROP_INLINE void prefetch_to_write(const float* address) { __builtin_prefetch(address, 1, 3); }
+// Into the second-level cache alone.
+SDROP_INLINE void prefetch_far(const float* address) { __builtin_prefetch(address, 0, 2); }
 
 constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
 constexpr Index round_up(Index a, Index b) { return divide_up(a, b) * b; }
