@@ -27,40 +27,42 @@ inline std::vector<ColumnBlock> column_blocks(Index columns, Index rows) {
   return blocks;
 }
 
-// Calls the tile of exactly `rows` rows of weights.
-template <int Most, int Vectors>
-SDROP_INLINE void some_gradient_rows(Index rows, Index count, const float* const* weights,
-                                     const float* const* ahead, const float* grads, bool add,
-                                     float* sums) {
-  if constexpr (Most > 1) {
-    if (rows < Most)
-      return some_gradient_rows<Most - 1, Vectors>(rows, count, weights, ahead, grads, add, sums);
+// Tiles of Rows kept neurons from `begin` on; the first that `end` leaves no room for is returned.
+template <int Rows, int Vectors>
+__attribute__((noinline)) Index gradient_tiles(const float* weight, Index weight_row, Kept kept,
+                                               Index begin, Index end, Index count,
+                                               const float* grads, bool add, float* sums) {
+  static_assert(Rows <= kReadableBehindKept);
+  Index k = begin;
+  for (; k + Rows <= end; k += Rows) {
+    const float *rows[Rows], *ahead[Rows];
+    for (int i = 0; i < Rows; ++i) {
+      rows[i] = weight + kept.neurons[k + i] * weight_row;
+      ahead[i] = weight + kept.neurons[k + Rows + i] * weight_row;
+    }
+    gradient_tile<Rows, Vectors>(count, rows, ahead, grads, add, sums + k * Vectors * kLanes);
   }
-  gradient_tile<Most, Vectors>(count, weights, ahead, grads, add, sums);
+  return k;
 }
 
-// Kept neurons [begin, end) of one chunk of at most Vectors vectors.
-template <int Vectors>
-SDROP_INLINE void chunk_gradient(Index vectors, const float* weight, Index weight_row, Kept kept,
-                                 Index begin, Index end, Index count, const float* grads, bool add,
-                                 float* sums) {
-  if constexpr (Vectors > 1) {
-    if (vectors < Vectors)
-      return chunk_gradient<Vectors - 1>(vectors, weight, weight_row, kept, begin, end, count,
-                                         grads, add, sums);
-  }
-  constexpr int kRows = gradient_rows(Vectors);
-  static_assert(kRows <= kReadableBehindKept);
-  const float *rows[kRows], *ahead[kRows];
-  for (Index k = begin; k < end; k += kRows) {
-    const Index live = std::min<Index>(kRows, end - k);
-    for (Index i = 0; i < live; ++i) {
-      rows[i] = weight + kept.neurons[k + i] * weight_row;
-      ahead[i] = weight + kept.neurons[k + kRows + i] * weight_row;
-    }
-    some_gradient_rows<kRows, Vectors>(live, count, rows, ahead, grads, add,
-                                       sums + k * Vectors * kLanes);
-  }
+// Kept neurons [begin, end) of one chunk of so many vectors, in tiles of at most Rows of them.
+template <int Rows, int Vectors>
+void chunk_gradient(const float* weight, Index weight_row, Kept kept, Index begin, Index end,
+                    Index count, const float* grads, bool add, float* sums) {
+  begin = gradient_tiles<Rows, Vectors>(weight, weight_row, kept, begin, end, count, grads, add,
+                                        sums);
+  if constexpr (Rows > 1)
+    if (begin < end)
+      chunk_gradient<Rows - 1, Vectors>(weight, weight_row, kept, begin, end, count, grads, add,
+                                        sums);
+}
+
+// Calls that of the chunk's number of vectors.
+template <int Vectors, typename... Arguments>
+SDROP_INLINE void gradient_of_vectors(Index vectors, Arguments... arguments) {
+  if constexpr (Vectors > 1)
+    if (vectors < Vectors) return gradient_of_vectors<Vectors - 1>(vectors, arguments...);
+  chunk_gradient<gradient_rows(Vectors), Vectors>(arguments...);
 }
 
 // Gradients (columns, rows), transposed in chunks.
@@ -81,9 +83,9 @@ inline void data_gradient(const Site& site, Index weight_row, ColumnBlock block,
                           Index first, bool add, float* sums) {
   for (Index row = 0; row < rows; row += kChunk) {
     const Chunk chunk = chunk_of(row, rows);
-    chunk_gradient<kChunkVectors>(chunk.vectors(), site.weight + block.first, weight_row, kept,
-                                  begin, end, block.count, grads.at(chunk, first), add,
-                                  sums + chunk.offset(kept.count));
+    gradient_of_vectors<kChunkVectors>(chunk.vectors(), site.weight + block.first, weight_row, kept,
+                                       begin, end, block.count, grads.at(chunk, first), add,
+                                       sums + chunk.offset(kept.count));
   }
 }
 

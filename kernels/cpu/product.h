@@ -74,30 +74,36 @@ class Following {
   Index share_ = 0;
 };
 
-// Calls the tile of exactly `rows` rows.
-template <int Most, typename Weights>
-SDROP_INLINE void multiply_some_rows(Index rows, Index count, Weights weights, const float* a,
-                                     Index pitch, Source start, Target target) {
-  if constexpr (Most > 1) {
-    if (rows < Most)
-      return multiply_some_rows<Most - 1>(rows, count, weights, a, pitch, start, target);
+// target = start + A^T B for `tiles` tiles of Rows rows each.
+template <int Rows, typename Weights, typename Soon>
+__attribute__((noinline)) void multiply_tiles(Index tiles, Index count, Weights weights,
+                                              const float* a, Index pitch, Source start,
+                                              Target target, Soon& ahead) {
+  for (Index tile = 0; tile < tiles; ++tile) {
+    ahead.ask();
+    multiply_tile<Rows, kPanelVectors>(count, weights, a, pitch, start, target);
+    a += Rows;
+    start.data += Rows * start.row;
+    target.data += Rows * target.row;
   }
-  multiply_tile<Most, kPanelVectors>(count, weights, a, pitch, start, target);
 }
 
-// target = start + A^T B for the rows of one chunk, in tiles of nearly equal height.
-template <typename Weights, typename Soon>
-void multiply_rows(Index rows, Index count, Weights weights, const float* a, Index pitch,
-                   Source start, Target target, Soon& ahead) {
-  const Index tiles = divide_up(rows, kTileRows), height = rows / tiles, higher = rows % tiles;
-  for (Index tile = 0, first = 0; tile < tiles; ++tile) {
-    const Index here = height + (tile < higher);
-    ahead.ask();
-    multiply_some_rows<kTileRows>(
-        here, count, weights, a + first, pitch,
-        {start.data + first * start.row, start.row, start.vector},
-        {target.data + first * target.row, target.row, target.vector});
-    first += here;
+// target = start + A^T B for the rows of one chunk, in tiles of nearly equal height: first those of
+// Most rows, then those of one less.
+template <int Most = kTileRows, typename Weights, typename Soon>
+SDROP_INLINE void multiply_rows(Index rows, Index count, Weights weights, const float* a,
+                                Index pitch, Source start, Target target, Soon& ahead) {
+  const Index tiles = divide_up(rows, kTileRows), most = divide_up(rows, tiles);
+  if constexpr (Most > 1)
+    if (most < Most)
+      return multiply_rows<Most - 1>(rows, count, weights, a, pitch, start, target, ahead);
+  const Index higher = rows - tiles * (Most - 1);
+  multiply_tiles<Most>(higher, count, weights, a, pitch, start, target, ahead);
+  if constexpr (Most > 1) {
+    const Index done = higher * Most;
+    start.data += done * start.row;
+    target.data += done * target.row;
+    multiply_tiles<Most - 1>(tiles - higher, count, weights, a + done, pitch, start, target, ahead);
   }
 }
 
@@ -158,15 +164,6 @@ void multiply_panels(Index panels, const PanelProduct<Weights>* products, Index 
   }
 }
 
-template <int Most>
-SDROP_INLINE void accumulate_some_rows(Index rows, Index count, const std::int32_t* kept,
-                                       const float* a, const float* b, float* target) {
-  if constexpr (Most > 1) {
-    if (rows < Most) return accumulate_some_rows<Most - 1>(rows, count, kept, a, b, target);
-  }
-  accumulate_tile<Most>(count, kept, a, b, target);
-}
-
 // Where column `column` of A begins, when its columns come in groups of a tile's height. Groups are
 // read from end to end; columns of a row-major A would be read a cache line a row, 64 streams at
 // B = 64, more than a processor follows.
@@ -174,17 +171,34 @@ constexpr Index grouped(Index column, Index rows) {
   return column / kTileRows * rows * kTileRows + column % kTileRows;
 }
 
+// The tile of `height` rows, fewer than Most.
+template <int Most>
+SDROP_INLINE void accumulate_last_rows(Index height, Index rows, const std::int32_t* kept,
+                                       const float* a, const float* b, float* target) {
+  if constexpr (Most > 1) {
+    if (height < Most - 1)
+      return accumulate_last_rows<Most - 1>(height, rows, kept, a, b, target);
+    accumulate_tile<Most - 1>(rows, kept, a, b, target);
+  }
+}
+
 // target[kept] += A^T B: A is (kept_count / kTileRows, rows, kTileRows), B (rows, kPanelWidth), the
 // target (size, kPanelWidth). The next tile's targets are asked for meanwhile.
-inline void accumulate_panel(Index kept_count, const std::int32_t* kept, Index rows,
-                             const float* a, const float* b, float* target) {
-  for (Index first = 0; first < kept_count; first += kTileRows) {
-    const Index height = std::min<Index>(kTileRows, kept_count - first);
-    for (Index ahead = first + height; ahead < std::min(first + 2 * height, kept_count); ++ahead)
-      for (Index j = 0; j < kPanelWidth; j += 16) prefetch(target + kept[ahead] * kPanelWidth + j);
-    accumulate_some_rows<kTileRows>(height, rows, kept + first, a + grouped(first, rows), b,
-                                    target);
+__attribute__((noinline)) inline void accumulate_panel(Index kept_count, const std::int32_t* kept,
+                                                       Index rows, const float* a, const float* b,
+                                                       float* target) {
+  const Index whole = kept_count / kTileRows * kTileRows;
+  for (Index first = 0; first < whole; first += kTileRows) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kTileRows; ++i)
+#pragma GCC unroll 4
+      for (Index j = 0; j < kPanelWidth; j += 16)
+        prefetch(target + kept[first + kTileRows + i] * kPanelWidth + j);
+    accumulate_tile<kTileRows>(rows, kept + first, a + grouped(first, rows), b, target);
   }
+  if (whole < kept_count)
+    accumulate_last_rows<kTileRows>(kept_count - whole, rows, kept + whole,
+                                    a + grouped(whole, rows), b, target);
 }
 
 }  // namespace sdrop::SDROP_CAPABILITY
