@@ -101,23 +101,6 @@ void transpose_kept(Index rows, Index size, Kept kept, const RowAt& row_at,
   }
 }
 
-// `count` columns of `rows` rows -> chunks of (count, pitch).
-template <typename RowAt>
-void transpose_rows(Index rows, Index count, const RowAt& row_at, float* to) {
-  for (Index first = 0; first < rows; first += kLanes) {
-    const Chunk chunk = chunk_of(first, rows);
-    const Index here = std::min<Index>(kLanes, rows - first);
-    float* columns = to + chunk.offset(count) + first - chunk.first_row;
-    for (Index n = 0; n < count; n += kLanes) {
-      Vector square[kLanes] = {};
-      for (Index i = 0; i < here; ++i) square[i] = load_first(row_at(first + i) + n, count - n);
-      transpose(square);
-      for (Index j = 0; j < std::min<Index>(kLanes, count - n); ++j)
-        store(columns + (n + j) * chunk.pitch(), square[j]);
-    }
-  }
-}
-
 // The rows of a segment at `x`, (rows, size), dropped.
 inline void drop_transposed(const float* x, const Site& site, const RowPlaces& places,
                             const Segment& segment, float* to) {

@@ -19,8 +19,7 @@ inline void linear_backward(const LinearBackward& layer, ParallelFor run) {
         layer.site, layer.steps, columns,
         [&](const Segment& segment, ColumnBlock block, float* to) {
           const float* from = layer.grad_output + segment.first_row * columns + block.first;
-          transpose_rows(segment.rows, block.count, [&](Index i) { return from + i * columns; },
-                         to);
+          transpose_rows(from, columns, segment.rows, block.count, to);
         },
         layer.grad_input, run);
   all_weight_gradients(

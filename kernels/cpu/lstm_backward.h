@@ -28,6 +28,7 @@ class BackwardRecurrence {
   void operator()() {
     for (Index position = steps_.count - 1; position >= 0; --position) {
       const Index t = step_in_order(steps_, position), rows = steps_.sizes[t];
+      transposed(t).clear_free_lanes();
       parallel(run_, divide_up(size_, kLanes), rows * kLanes * 64, [&](Index begin, Index end) {
         for (Index panel = begin; panel < end; ++panel)
           for (Index b = 0; b < rows; b += kLanes) pointwise(position, t, panel, b);
@@ -47,17 +48,19 @@ class BackwardRecurrence {
       std::fill_n(to, count, 0.0f);
   }
 
+  TransposedGradients transposed(Index t) const {
+    return {grad_columns_.data(), steps_.sizes[t], 4 * size_};
+  }
+
   // The gates' gradients of a panel's units in sequences [b, b + kLanes), and their transposes.
   void pointwise(Index position, Index t, Index panel, Index b) const {
     const Index unit = panel * kLanes, live = std::min<Index>(kLanes, size_ - unit);
     const Index rows = std::min<Index>(kLanes, steps_.sizes[t] - b);
     for (Index i = 0; i < rows; ++i) one_row(position, t, panel, b + i, live);
-    const Chunk chunk = chunk_of(b, steps_.sizes[t]);
     const float* from = grad_gates_.at(panel, steps_.starts[t] + b).data;
-    float* to = grad_columns_.data() + chunk.offset(4 * size_) + b - chunk.first_row;
+    const GradientRows to = transposed(t).rows_at(b);
     for (Index gate = 0; gate < 4; ++gate)
-      transpose_square(from + gate * kLanes, kPanelWidth, rows, 0, live,
-                       to + (gate * size_ + unit) * chunk.pitch(), chunk.pitch());
+      to.write(gate * size_ + unit, from + gate * kLanes, kPanelWidth, 0, live);
   }
 
   SDROP_INLINE void one_row(Index position, Index t, Index panel, Index b, Index live) const {
@@ -98,9 +101,8 @@ class BackwardRecurrence {
     const Index rows = steps_.sizes[t];
     const auto blocks = column_blocks(4 * size_, rows);
     for (const ColumnBlock& block : blocks)
-      data_gradient(layer_.hidden_site, 4 * size_, block, kept, begin, end, rows,
-                    {grad_columns_.data(), 4 * size_}, block.first, &block != &blocks.front(),
-                    sums_.data());
+      data_gradient(layer_.hidden_site, 4 * size_, block, kept, begin, end, transposed(t),
+                    block.first, &block != &blocks.front(), sums_.data());
     for (Index b = 0; b < rows; ++b) {
       const Factors factors = factors_at(layer_.hidden_site, t, b);
       const Chunk chunk = chunk_of(b, rows);
@@ -125,17 +127,17 @@ class BackwardRecurrence {
 // transposed ones. A block may begin and end within a panel.
 inline void transpose_gates(GateRows grads, Index hidden_size, const Segment& segment,
                             ColumnBlock block, float* to) {
+  const TransposedGradients transposed{to, segment.rows, block.count};
+  transposed.clear_free_lanes();
   for (Index first = 0; first < segment.rows; first += kLanes) {
-    const Chunk chunk = chunk_of(first, segment.rows);
-    const Index here = std::min<Index>(kLanes, segment.rows - first);
-    float* columns = to + chunk.offset(block.count) + first - chunk.first_row;
+    const GradientRows rows = transposed.rows_at(first);
     Index gate = block.first / hidden_size, unit = block.first % hidden_size;
-    for (Index left = block.count; left > 0;) {
-      const Index lane = unit % kLanes, live = std::min({kLanes - lane, hidden_size - unit, left});
+    for (Index column = 0; column < block.count;) {
+      const Index lane = unit % kLanes;
+      const Index live = std::min({kLanes - lane, hidden_size - unit, block.count - column});
       const float* from = grads.at(unit / kLanes, segment.first_row + first).data + gate * kLanes;
-      transpose_square(from, kPanelWidth, here, lane, live, columns, chunk.pitch());
-      columns += live * chunk.pitch();
-      left -= live;
+      rows.write(column, from, kPanelWidth, lane, live);
+      column += live;
       unit += live;
       if (unit == hidden_size) ++gate, unit = 0;
     }

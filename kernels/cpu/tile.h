@@ -71,7 +71,7 @@ SDROP_INLINE void add_outer_product(Vector (&sum)[Rows][Vectors], const Left& le
   if constexpr (Rows < Vectors) {
     Vector a[Rows];
 #pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i) a[i] = broadcast(left(i));
+    for (int i = 0; i < Rows; ++i) a[i] = left(i);
 #pragma GCC unroll 4
     for (int j = 0; j < Vectors; ++j) {
       const Vector b = load(right(j));
@@ -84,7 +84,7 @@ SDROP_INLINE void add_outer_product(Vector (&sum)[Rows][Vectors], const Left& le
     for (int j = 0; j < Vectors; ++j) b[j] = load(right(j));
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
-      const Vector a = broadcast(left(i));
+      const Vector a = left(i);
 #pragma GCC unroll 4
       for (int j = 0; j < Vectors; ++j) sum[i][j] += a * b[j];
     }
@@ -103,7 +103,8 @@ SDROP_INLINE void multiply_tile(Index count, Weights weights, const float* a, In
   for (Index k = 0; k < count; ++k, a += pitch) {
     const float* row = weights.row(k);
     add_outer_product(
-        sum, [&](int i) { return a[i]; }, [&](int j) { return weights.vector(row, j); });
+        sum, [&](int i) { return broadcast(a[i]); },
+        [&](int j) { return weights.vector(row, j); });
   }
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i)
@@ -119,31 +120,58 @@ constexpr int gradient_rows(int vectors) {
 }
 
 // sums = or += W G^T: row i of the sums is row i of the weights times `count` columns of gradients,
-// with the batch in the lanes. Weights are read where they are, from end to end, and element by
+// with the batch in the lanes: `Vectors` whole vectors of each column and, where Half, one more of
+// each two (see gradient_chunk.h). Weights are read where they are, from end to end, and element by
 // element, so that nothing has to be transposed. Meanwhile the rows `ahead` are asked for.
-template <int Rows, int Vectors>
+template <int Rows, int Vectors, bool Half>
 SDROP_INLINE void gradient_tile(Index count, const float* const* weights,
-                                const float* const* ahead, const float* grads, bool add,
-                                float* sums) {
+                                const float* const* ahead, const float* whole, const float* halves,
+                                bool add, float* sums) {
   constexpr Index kLine = 16;  // floats of a cache line
-  Vector sum[Rows][Vectors] = {};
+  constexpr int kStep = Half ? 2 : 1;
+  Vector sum[Rows][std::max(1, Vectors)] = {}, sum_halves[Rows][1] = {};
   const float* row[Rows];
   for (int i = 0; i < Rows; ++i) row[i] = weights[i];
+  const auto add_column = [&](Index n) __attribute__((always_inline)) {
+    if constexpr (Vectors > 0)
+      add_outer_product(
+          sum, [&](int i) { return broadcast(row[i][n]); },
+          [&](int j) { return whole + j * kLanes; });
+    whole += Vectors * kLanes;
+  };
+  const auto half = [&](int) { return halves; };
   for (Index first = 0; first < count; first += kLine) {
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) prefetch(ahead[i] + first);
     const Index end = std::min(count, first + kLine);
+    Index n = first;
 #pragma GCC unroll 4
-    for (Index n = first; n < end; ++n, grads += Vectors * kLanes)
-      add_outer_product(
-          sum, [&](int i) { return row[i][n]; }, [&](int j) { return grads + j * kLanes; });
+    for (; n + kStep <= end; n += kStep) {
+#pragma GCC unroll 2
+      for (int i = 0; i < kStep; ++i) add_column(n + i);
+      if constexpr (Half) {
+        add_outer_product(
+            sum_halves, [&](int i) { return broadcast_pair(row[i] + n); }, half);
+        halves += kLanes;
+      }
+    }
   }
+  if (Half && count % 2 == 1) {
+    const auto last = [&](int i) {
+      const float pair[2] = {row[i][count - 1], 0};
+      return broadcast_pair(pair);
+    };
+    add_outer_product(sum_halves, last, half);
+    add_column(count - 1);
+  }
+  constexpr int kSums = Vectors + Half;
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < Vectors; ++j) {
-      float* to = sums + (i * Vectors + j) * kLanes;
-      store(to, add ? load(to) + sum[i][j] : sum[i][j]);
+    for (int j = 0; j < kSums; ++j) {
+      float* to = sums + (i * kSums + j) * kLanes;
+      const Vector found = j < Vectors ? sum[i][j] : add_pairs(sum_halves[i][0]);
+      store(to, add ? load(to) + found : found);
     }
 }
 
@@ -157,7 +185,7 @@ SDROP_INLINE void accumulate_tile(Index count, const std::int32_t* kept, const f
 #pragma GCC unroll 2
   for (Index k = 0; k < count; ++k, a += kTileRows, b += kRow)
     add_outer_product(
-        sum, [&](int i) { return a[i]; }, [&](int j) { return b + j * kLanes; });
+        sum, [&](int i) { return broadcast(a[i]); }, [&](int j) { return b + j * kLanes; });
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 4

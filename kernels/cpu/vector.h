@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <utility>
 
 #include "interface.h"
 
@@ -25,6 +27,25 @@ SDROP_INLINE void store(float* to, Vector value) {
 }
 
 SDROP_INLINE Vector broadcast(float value) { return value - Vector{}; }
+
+// Two elements again and again.
+SDROP_INLINE Vector broadcast_pair(const float* from) {
+  typedef double Pairs __attribute__((vector_size(SDROP_VECTOR_BYTES)));
+  double pair;
+  std::memcpy(&pair, from, sizeof pair);
+  return reinterpret_cast<Vector>(pair - Pairs{});
+}
+
+template <int... Lane>
+SDROP_INLINE Vector add_pairs_in(Vector value, std::integer_sequence<int, Lane...>) {
+  return __builtin_shufflevector(value, value, 2 * Lane % kLanes...) +
+         __builtin_shufflevector(value, value, 2 * Lane % kLanes + 1 ...);
+}
+
+// Lane i is the sum of lanes 2 i and 2 i + 1; the second half repeats the first.
+SDROP_INLINE Vector add_pairs(Vector value) {
+  return add_pairs_in(value, std::make_integer_sequence<int, kLanes>());
+}
 
 // The first `live` elements, and zeroes: nothing is read behind the end of an array.
 SDROP_INLINE Vector load_first(const float* from, Index live) {
