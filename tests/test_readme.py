@@ -1,4 +1,4 @@
-"""What the README says is so: snippets run, commands are right, files are there."""
+"""What the README and docs say is so: snippets run, commands are right, files are there."""
 
 import re
 import shlex
@@ -10,8 +10,15 @@ from recipes.configuration import find_mistakes
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 README = (REPOSITORY / "README.md").read_text()
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-COMMANDS = re.findall(r"^    (python -m recipes\.\w+.*?)(?:\s+#.*)?$", README, re.MULTILINE)
+COMMANDS = [
+    command
+    for page in PAGES
+    for command in re.findall(
+        r"^    (python -m recipes\.\w+.*?)(?:\s+#.*)?$", page.read_text(), re.MULTILINE
+    )
+]
 
 
 def test_the_snippets_run_as_printed_one_after_the_other():
@@ -31,10 +38,19 @@ def test_the_commands_have_no_mistake(command):
 
 
 def test_the_files_that_are_linked_are_there():
-    links = re.findall(r"\]\((?!http)([^)]+)\)", README)
-    assert {"docs/masks.md", "docs/demo.png"} <= set(links)
-    for link in links:
-        assert (REPOSITORY / link).is_file(), link
+    links = [
+        (page, link)
+        for page in PAGES
+        for link in re.findall(r"\]\((?!http)([^)]+)\)", page.read_text())
+    ]
+    assert {"docs/masks.md", "docs/recipes.md", "docs/demo.png"} <= {link for _, link in links}
+    for page, link in links:
+        file, _, heading = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.is_file(), link
+        headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE) if heading else []
+        anchors = [re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings]
+        assert heading in ("", *anchors), link
 
 
 def test_the_choices_that_are_named_are_there():
