@@ -25,6 +25,8 @@ class Buffer {
       std::size_t bytes = static_cast<std::size_t>(round_up(size + 16, 16)) * sizeof(float);
       const std::size_t alignment = bytes >= kHugePage ? kHugePage : 64;
       bytes = (bytes + alignment - 1) / alignment * alignment;
+      memory_.reset();
+      size_ = 0;
       memory_.reset(static_cast<float*>(std::aligned_alloc(alignment, bytes)));
       if (!memory_) throw std::bad_alloc();
       prefer_huge_pages(memory_.get(), bytes);

@@ -72,7 +72,7 @@ void chunk_gradient(const float* weight, Index weight_row, Kept kept, Index begi
                                               halves, add, sums);
 }
 
-// Calls that of the chunk's own number of vectors.
+// Calls chunk_gradient for so many vectors.
 template <int Vectors, bool Half, typename... Arguments>
 SDROP_INLINE void gradient_of_vectors(Index vectors, Arguments... arguments) {
   constexpr int kStep = Half ? 2 : 1;
@@ -91,7 +91,8 @@ inline void data_gradient(const Site& site, Index weight_row, ColumnBlock block,
     const GradientChunk chunk = gradient_chunk(row, grads.rows);
     const float* of_chunk = grads.data + chunk.offset(grads.columns);
     const float* whole = of_chunk + first * chunk.pitch();
-    const float* halves = of_chunk + chunk.halves(grads.columns) + first / 2 * kLanes;
+    const float* halves =
+        chunk.half ? of_chunk + chunk.halves(grads.columns) + first / 2 * kLanes : nullptr;
     const auto multiply = [&](const auto& gradient) {
       gradient(chunk.vectors, site.weight + block.first, weight_row, kept, begin, end, block.count,
                whole, halves, add, sums + chunk.offset(kept.count));

@@ -124,8 +124,8 @@ inline void drop_row(const float* x, Kept kept, Factors factors, Index row, Inde
   }
 }
 
-// The other way: element `row` of each kept neuron, in chunks of transposed gradients of `rows`
-// rows, into a whole row; the others are exactly 0.
+// The other way: what a data gradient summed for row `row` of `rows` and each kept neuron, chunks of
+// (kept, pitch), into a whole row; the others are exactly 0.
 inline void restore_row(const float* grads, Kept kept, Factors factors, Index row, Index rows,
                         Index size, float* to) {
   const Chunk chunk = chunk_of(row, rows);

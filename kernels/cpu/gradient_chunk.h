@@ -19,7 +19,7 @@ namespace sdrop::SDROP_CAPABILITY {
 struct GradientChunk {
   Index first_row;
   Index rows;
-  Index vectors;  // whole ones of a column; zeroes fill up the last
+  Index vectors;  // whole ones of a column; without a half, zeroes fill up the last
   bool half;
 
   Index offset(Index columns) const { return first_row * columns; }
@@ -32,7 +32,7 @@ struct GradientChunk {
 inline GradientChunk gradient_chunk(Index row, Index rows) {
   const Index first = row / kChunk * kChunk, here = std::min(kChunk, rows - first);
   const Index whole = here / kLanes, rest = here % kLanes;
-  // Beside one whole vector a half one needs as many loads as another whole one, beside three it does
+  // Beside one whole vector a half one needs more loads than another whole one, beside three it does
   // not find enough registers.
   const bool half = rest > 0 && 2 * rest <= kLanes && whole % 2 == 0;
   return {first, here, half ? whole : divide_up(here, kLanes), half};
@@ -78,14 +78,14 @@ struct TransposedGradients {
   Index rows;
   Index columns;
 
-  // Zeroes where halves have lanes that no row or column fills: chance values there could be NaN.
+  // Zeroes where an odd number of columns leaves the last half without a partner: its weight is 0,
+  // and what lies there by chance could be NaN. Lanes of rows that are missing are read by nobody.
   void clear_free_lanes() const {
-    if (rows == 0) return;
+    if (rows == 0 || columns % 2 == 0) return;
     const GradientChunk chunk = gradient_chunk(rows - 1, rows);
-    const bool full = 2 * (chunk.rows - chunk.pitch()) == kLanes && columns % 2 == 0;
-    if (chunk.half && !full)
-      std::fill_n(data + chunk.offset(columns) + chunk.halves(columns),
-                  divide_up(columns, 2) * kLanes, 0.0f);
+    if (!chunk.half) return;
+    float* halves = data + chunk.offset(columns) + chunk.halves(columns);
+    std::fill_n(halves + columns / 2 * kLanes, kLanes, 0.0f);
   }
 
   // The rows from `row`, a multiple of kLanes, to the next multiple.

@@ -90,7 +90,7 @@ class BackwardRecurrence {
   // What the next panel's pointwise part reads and writes.
   SDROP_INLINE void ask(Index panel, Index row, Index before) const {
     gates_.ask(panel, row);
-    grad_gates_.ask_to_write(panel, row);
+    grad_gates_.ask(panel, row);
     prefetch(cells_.at(panel, row));
     prefetch(cells_.at(panel, before));
     prefetch(layer_.grad_output + row * size_ + (panel + 1) * kLanes);

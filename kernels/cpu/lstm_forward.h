@@ -18,7 +18,7 @@ constexpr Index kManyRows = 32;
 
 // Up to so many floats, 64 MB, the packed weights keep their memory from call to call: fresh pages
 // have to be cleared, which took most of the time of the copying. H = 1500 needs 9 million.
-constexpr Index kMostKept = Index{1} << 24;
+constexpr Index kMostPackedToKeep = Index{1} << 24;
 
 class ForwardRecurrence {
  public:
@@ -54,7 +54,7 @@ class ForwardRecurrence {
     const bool worth = steps_.count >= kStepsWorthPacking || steps_.rows >= kManyRows;
     first_packed_ = worth ? 0 : size_ / kLanes / kPanelsTogether;
     const Index size = (groups() - first_packed_) * size_ * kGroupWidth;
-    packed_ = size <= kMostKept ? scratch<4>(size) : too_large_to_keep_.reserve(size);
+    packed_ = size <= kMostPackedToKeep ? scratch<4>(size) : too_large_to_keep_.reserve(size);
     // Row by row: the weight is then read from end to end.
     parallel(run_, groups() - first_packed_, size_ * kGroupWidth, [&](Index begin, Index end) {
       const Index first = (first_packed_ + begin) * kPanelsTogether;
@@ -153,8 +153,8 @@ class ForwardRecurrence {
     const Index t = step_in_order(steps_, position);
     gates_.ask(panel, row);
     prefetch(cells_.at(panel, row_before(steps_, position, row - steps_.starts[t])));
-    prefetch_to_write(cells_.at(panel, row));
-    prefetch_to_write(layer_.output + row * size_ + panel * kLanes);
+    prefetch(cells_.at(panel, row));
+    prefetch(layer_.output + row * size_ + panel * kLanes);
   }
 
   SDROP_INLINE static void activate(float* gates) {

@@ -187,6 +187,7 @@ SDROP_INLINE void accumulate_last_rows(Index height, Index rows, const std::int3
 __attribute__((noinline)) inline void accumulate_panel(Index kept_count, const std::int32_t* kept,
                                                        Index rows, const float* a, const float* b,
                                                        float* target) {
+  static_assert(kTileRows <= kReadableBehindKept);
   const Index whole = kept_count / kTileRows * kTileRows;
   for (Index first = 0; first < whole; first += kTileRows) {
 #pragma GCC unroll 8

@@ -101,10 +101,6 @@ struct GateRows {
 #pragma GCC unroll 4
     for (Index j = 0; j < kPanelWidth; j += 16) prefetch(at(panel, row).data + j);
   }
-  SDROP_INLINE void ask_to_write(Index panel, Index row) const {
-#pragma GCC unroll 4
-    for (Index j = 0; j < kPanelWidth; j += 16) prefetch_to_write(at(panel, row).data + j);
-  }
 };
 
 // Cell states: (panels, rows, kLanes).

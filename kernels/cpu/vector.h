@@ -30,8 +30,8 @@ SDROP_INLINE Vector broadcast(float value) { return value - Vector{}; }
 
 // Two elements again and again.
 SDROP_INLINE Vector broadcast_pair(const float* from) {
-  typedef double Pairs __attribute__((vector_size(SDROP_VECTOR_BYTES)));
-  double pair;
+  typedef std::int64_t Pairs __attribute__((vector_size(SDROP_VECTOR_BYTES)));
+  std::int64_t pair;
   std::memcpy(&pair, from, sizeof pair);
   return reinterpret_cast<Vector>(pair - Pairs{});
 }
@@ -61,7 +61,6 @@ SDROP_INLINE void store_first(float* to, Vector value, Index live) {
 }
 
 SDROP_INLINE void prefetch(const float* address) { __builtin_prefetch(address, 0, 3); }
-SDROP_INLINE void prefetch_to_write(const float* address) { __builtin_prefetch(address, 1, 3); }
 // Into the second-level cache alone.
 SDROP_INLINE void prefetch_far(const float* address) { __builtin_prefetch(address, 0, 2); }
 

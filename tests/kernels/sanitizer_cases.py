@@ -93,6 +93,12 @@ def few_cases() -> Iterator[Case]:
         )
     yield lstm_case("one of each", random_layer(1, 1, 1, 1, ("all", "all")))
     yield lstm_case("a wide batch", random_layer(2, 65, 7, 33, ("III", "III")))
+    # Half vectors of gradients: alone or beside two whole ones, and in two blocks of columns.
+    for batch in (20, 36):
+        yield lstm_case(f"halves, B={batch}", random_layer(2, batch, 7, 33, ("III", "III")))
+        mask = draw("III", 2, batch, 9)
+        yield linear_case(f"halves, linear, B={batch}", torch.randn(2, batch, 9), 37, mask)
+    yield lstm_case("halves in two blocks", random_layer(2, 3, 5, 300, ("III", "III")))
     yield from _extremes()
 
 
