@@ -79,7 +79,8 @@ struct TransposedGradients {
   Index columns;
 
   // Zeroes where an odd number of columns leaves the last half without a partner: its weight is 0,
-  // and what lies there by chance could be NaN. Lanes of rows that are missing are read by nobody.
+  // and what lies there by chance could be NaN. Lanes of rows that are missing are read by nobody,
+  // and the 4 H columns of an LSTM are even.
   void clear_free_lanes() const {
     if (rows == 0 || columns % 2 == 0) return;
     const GradientChunk chunk = gradient_chunk(rows - 1, rows);

@@ -28,7 +28,6 @@ class BackwardRecurrence {
   void operator()() {
     for (Index position = steps_.count - 1; position >= 0; --position) {
       const Index t = step_in_order(steps_, position), rows = steps_.sizes[t];
-      transposed(t).clear_free_lanes();
       parallel(run_, divide_up(size_, kLanes), rows * kLanes * 64, [&](Index begin, Index end) {
         for (Index panel = begin; panel < end; ++panel)
           for (Index b = 0; b < rows; b += kLanes) pointwise(position, t, panel, b);
@@ -128,7 +127,6 @@ class BackwardRecurrence {
 inline void transpose_gates(GateRows grads, Index hidden_size, const Segment& segment,
                             ColumnBlock block, float* to) {
   const TransposedGradients transposed{to, segment.rows, block.count};
-  transposed.clear_free_lanes();
   for (Index first = 0; first < segment.rows; first += kLanes) {
     const GradientRows rows = transposed.rows_at(first);
     Index gate = block.first / hidden_size, unit = block.first % hidden_size;

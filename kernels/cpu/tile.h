@@ -1,7 +1,7 @@
 // The micro-kernels: a tile of the product stays in registers while the sum runs.
 //
-// They are inlined into a loop over tiles (but see half_gradient_tile), since a tile lasts but some hundred cycles: a call for each
-// made products over all steps 1.02 to 1.07 times slower.
+// They are inlined into a loop over tiles (but see half_gradient_tile), since a tile lasts but some
+// hundred cycles: a call for each made products over all steps 1.02 to 1.07 times slower.
 #pragma once
 
 #include <algorithm>
