@@ -8,14 +8,12 @@
 
 #include "data_gradient.h"
 #include "dropped.h"
+#include "few_rows.h"
 #include "panel.h"
 #include "parallel.h"
 #include "product.h"
 
 namespace sdrop::SDROP_CAPABILITY {
-
-// Fewer rows than this read the weights where they are; a copy would cost more than it saves.
-constexpr Index kRowsWorthPacking = 16;
 
 // Where the data of each segment begins, in units of `width(segment)`.
 template <typename Width>
@@ -45,6 +43,11 @@ struct MatrixRows {
   Target at(Index panel, Index row) const {
     return {data + row * columns + panel * kPanelWidth, columns, kLanes};
   }
+
+  // The first `live` elements of a vector of columns; there is but one piece of them.
+  SDROP_INLINE void put(Index, Index column, Index row, Vector value, Index live) const {
+    store_first(data + row * columns + column, value, live);
+  }
 };
 
 class ForwardProduct {
@@ -67,6 +70,11 @@ class ForwardProduct {
   // target = drop(x) W + bias.
   template <typename Rows>
   void operator()(const float* bias, const Rows& target) const {
+    if (rows_ <= kFewRows) {
+      parallel_stripes(run_, width(), kept_work(segments_) * pieces(),
+                       [&](Stripe stripe) { one_stripe(stripe, bias, target); });
+      return;
+    }
     parallel(run_, divide_up(panels_.count(), kPanelsTogether), kept_work(segments_) * kGroupWidth,
              [&](Index begin, Index end) {
                for (Index group = begin; group < end; ++group) one_group(group, bias, target);
@@ -79,7 +87,7 @@ class ForwardProduct {
     Index count;
     Columns columns[kPanelsTogether];
     alignas(64) float start[kPanelsTogether][kPanelWidth];
-    float* packed;  // (size, kPanelsTogether, kPanelWidth), or null: read where they are
+    float* packed;  // (size, kPanelsTogether, kPanelWidth)
   };
 
   template <typename Rows>
@@ -91,7 +99,7 @@ class ForwardProduct {
       if (bias) pack_panel(bias, 0, 1, group.columns[i], group.start[i]);
     }
     const Columns& last = group.columns[group.count - 1];
-    if (rows_ >= kRowsWorthPacking || !last.full()) pack(group);
+    pack(group);
     for (std::size_t s = 0; s < segments_.size(); ++s) {
       const auto& [first_row, rows, kept] = segments_[s];
       Target sums[kPanelsTogether];
@@ -121,26 +129,42 @@ class ForwardProduct {
 
   void multiply(std::size_t s, const Group& group, const Target* sums) const {
     const auto& [first_row, rows, kept] = segments_[s];
-    const auto add = [&](const auto& weights_of) {
-      PanelProduct<decltype(weights_of(0))> products[kPanelsTogether];
-      for (Index i = 0; i < group.count; ++i)
-        products[i] = {weights_of(i), {group.start[i], 0, kLanes}, sums[i]};
-      const float* end = dropped_.data() + starts_.back();
-      multiply_panels(group.count, products, rows, kept.count, dropped_.data() + starts_[s],
-                      [&](const Next& next) {
-                        const Index left = end - next.activations;
-                        return Following(next.activations,
-                                         next.activations + std::min(next.size, left));
-                      });
-    };
-    const std::int32_t* neurons = kept.neurons;
-    if (group.packed)
-      add([&](Index i) { return PackedRows{group.packed + i * kPanelWidth, neurons, kGroupWidth}; });
-    else
-      add([&](Index i) {
-        return RowsInPlace{site_.weight + group.columns[i].first, neurons, panels_.columns,
-                           group.columns[i].stride};
-      });
+    PanelProduct<PackedRows> products[kPanelsTogether];
+    for (Index i = 0; i < group.count; ++i)
+      products[i] = {PackedRows{group.packed + i * kPanelWidth, kept.neurons, kGroupWidth},
+                     {group.start[i], 0, kLanes}, sums[i]};
+    const float* end = dropped_.data() + starts_.back();
+    multiply_panels(group.count, products, rows, kept.count, dropped_.data() + starts_[s],
+                    [&](const Next& next) {
+                      const Index left = end - next.activations;
+                      return Following(next.activations,
+                                       next.activations + std::min(next.size, left));
+                    });
+  }
+
+  // An LSTM's columns are those of four gates, whose stripes of the same units belong together.
+  Index pieces() const { return panels_.gates ? 4 : 1; }
+  Index width() const { return panels_.columns / pieces(); }
+
+  template <typename Rows>
+  void one_stripe(Stripe stripe, const float* bias, const Rows& target) const {
+    const Index sums_width = round_up(stripe.count, kPanelWidth);
+    for (std::size_t s = 0; s < segments_.size(); ++s) {
+      const auto& [first_row, rows, kept] = segments_[s];
+      float* sums = scratch<0>(rows * sums_width);
+      for (Index piece = 0; piece < pieces(); ++piece) {
+        const Index first = piece * width() + stripe.first;
+        multiply_few_rows(site_.weight + first, panels_.columns, stripe.count, kept,
+                          dropped_.data() + starts_[s], rows, sums);
+        for (Index column = 0; column < stripe.count; column += kLanes) {
+          const Index live = std::min<Index>(kLanes, stripe.count - column);
+          const Vector start = bias ? load_first(bias + first + column, live) : Vector{};
+          for (Index row = 0; row < rows; ++row)
+            target.put(piece, stripe.first + column, first_row + row,
+                       load(sums + row * sums_width + column) + start, live);
+        }
+      }
+    }
   }
 
   Site site_;

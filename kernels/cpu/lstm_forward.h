@@ -11,10 +11,8 @@
 
 namespace sdrop::SDROP_CAPABILITY {
 
-// Fewer steps than this read the recurrent weights where they are, unless there are so many rows in
-// all: read by every tile of a step, rows that are 8 KB apart halved the speed at B = 256, H = 512.
+// Fewer steps than this, of few rows in all, read the recurrent weights where they are.
 constexpr Index kStepsWorthPacking = 4;
-constexpr Index kManyRows = 32;
 
 // Up to so many floats, 64 MB, the packed weights keep their memory from call to call: fresh pages
 // have to be cleared, which took most of the time of the copying. H = 1500 needs 9 million.
@@ -25,8 +23,9 @@ class ForwardRecurrence {
   ForwardRecurrence(const LstmForward& layer, ParallelFor run)
       : layer_(layer), steps_(layer.steps), run_(run), size_(layer.hidden_size),
         gates_{layer.gates, steps_.rows}, cells_{layer.cells, steps_.rows},
-        panels_{4 * size_, true}, columns_(layer.hidden_site, steps_) {
-    pack_weights();
+        panels_{4 * size_, true}, columns_(layer.hidden_site, steps_),
+        few_(steps_.count < kStepsWorthPacking && steps_.rows <= kFewRows) {
+    if (!few_) pack_weights();
   }
 
   void operator()() {
@@ -39,9 +38,14 @@ class ForwardRecurrence {
       const bool last = position + 1 == steps_.count;
       if (!last) columns_.prepare(position + 1);
       const Kept kept = kept_at(layer_.hidden_site, t);
-      parallel(run_, groups(), rows * (kept.count + 8) * kGroupWidth, [&](Index begin, Index end) {
-        for (Index group = begin; group < end; ++group) one_group(group, position, t, kept);
-      });
+      const Index work = rows * (kept.count + 8);
+      if (few_)
+        parallel_stripes(run_, size_, 4 * work,
+                         [&](Stripe stripe) { one_stripe(stripe, position, t, kept); });
+      else
+        parallel(run_, groups(), work * kGroupWidth, [&](Index begin, Index end) {
+          for (Index group = begin; group < end; ++group) one_group(group, position, t, kept);
+        });
     }
     finish();
   }
@@ -51,14 +55,12 @@ class ForwardRecurrence {
 
   // Panels side by side: (groups, H, kPanelsTogether, kPanelWidth).
   void pack_weights() {
-    const bool worth = steps_.count >= kStepsWorthPacking || steps_.rows >= kManyRows;
-    first_packed_ = worth ? 0 : size_ / kLanes / kPanelsTogether;
-    const Index size = (groups() - first_packed_) * size_ * kGroupWidth;
+    const Index size = groups() * size_ * kGroupWidth;
     packed_ = size <= kMostPackedToKeep ? scratch<4>(size) : too_large_to_keep_.reserve(size);
     // Row by row: the weight is then read from end to end.
-    parallel(run_, groups() - first_packed_, size_ * kGroupWidth, [&](Index begin, Index end) {
-      const Index first = (first_packed_ + begin) * kPanelsTogether;
-      const Index behind = std::min((first_packed_ + end) * kPanelsTogether, panels_.count());
+    parallel(run_, groups(), size_ * kGroupWidth, [&](Index begin, Index end) {
+      const Index first = begin * kPanelsTogether;
+      const Index behind = std::min(end * kPanelsTogether, panels_.count());
       std::vector<Columns> columns;
       for (Index panel = first; panel < behind; ++panel) columns.push_back(panels_.at(panel));
       for (Index row = 0; row < size_; ++row)
@@ -73,8 +75,23 @@ class ForwardRecurrence {
     return std::min(kPanelsTogether, panels_.count() - group * kPanelsTogether);
   }
 
-  float* packed(Index group) const {
-    return packed_ + (group - first_packed_) * size_ * kGroupWidth;
+  float* packed(Index group) const { return packed_ + group * size_ * kGroupWidth; }
+
+  void one_stripe(Stripe stripe, Index position, Index t, Kept kept) const {
+    const Index rows = steps_.sizes[t], width = round_up(stripe.count, kPanelWidth);
+    float* sums = scratch<0>(rows * width);
+    for (Index gate = 0; gate < 4; ++gate) {
+      multiply_few_rows(layer_.hidden_site.weight + gate * size_ + stripe.first, 4 * size_,
+                        stripe.count, kept, columns_.of_step(position), rows, sums);
+      for (Index unit = 0; unit < stripe.count; unit += kLanes)
+        for (Index row = 0; row < rows; ++row) {
+          float* to = gates_.of_gate(gate, stripe.first + unit, steps_.starts[t] + row);
+          store(to, load(to) + load(sums + row * width + unit));
+        }
+    }
+    for (Index unit = 0; unit < stripe.count; unit += kLanes)
+      for (Index b = 0; b < rows; b += kLanes)
+        pointwise((stripe.first + unit) / kLanes, position, t, b);
   }
 
   void one_group(Index group, Index position, Index t, Kept kept) const {
@@ -82,15 +99,7 @@ class ForwardRecurrence {
     const auto rows_of = [&](Index of, Index i) {
       return PackedRows{packed(of) + i * kPanelWidth, kept.neurons, kGroupWidth};
     };
-    if (group < first_packed_) {
-      multiply(
-          first, count, t, position, kept,
-          [&](Index i) {
-            return RowsInPlace{layer_.hidden_site.weight + (first + i) * kLanes, kept.neurons,
-                               4 * size_, size_};
-          },
-          [](const Next&) { return Ahead(); });
-    } else if (rows <= kTileRows) {
+    if (rows <= kTileRows) {
       multiply(
           first, count, t, position, kept, [&](Index i) { return StreamedRows{rows_of(group, i)}; },
           [](const Next&) { return Ahead(); });
@@ -189,7 +198,7 @@ class ForwardRecurrence {
   CellRows cells_;
   Panels panels_;
   HiddenColumns columns_;
-  Index first_packed_ = 0;
+  bool few_;
   float* packed_ = nullptr;
   Buffer too_large_to_keep_;
 };

@@ -45,6 +45,14 @@ struct Panels {
   }
 };
 
+// One row.
+SDROP_INLINE void copy_panel(const float* from, const Columns& columns, float* to) {
+#pragma GCC unroll 4
+  for (int j = 0; j < kPanelVectors; ++j)
+    store(to + j * kLanes,
+          load_first(from + columns.first + j * columns.stride, columns.live[j]));
+}
+
 // (rows, row_stride) -> (rows, kPanelWidth).
 SDROP_INLINE void pack_panel(const float* from, Index row_stride, Index rows,
                              const Columns& columns, float* to) {

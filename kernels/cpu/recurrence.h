@@ -96,6 +96,14 @@ struct GateRows {
     return {data + (panel * rows + row) * kPanelWidth, kPanelWidth, kLanes};
   }
 
+  // A vector of units, which begins a panel.
+  SDROP_INLINE float* of_gate(Index gate, Index unit, Index row) const {
+    return at(unit / kLanes, row).data + gate * kLanes;
+  }
+  SDROP_INLINE void put(Index gate, Index unit, Index row, Vector value, Index) const {
+    store(of_gate(gate, unit, row), value);
+  }
+
   // A panel of the next rows is a sequence's length away: no processor guesses that it comes next.
   SDROP_INLINE void ask(Index panel, Index row) const {
 #pragma GCC unroll 4

@@ -98,6 +98,11 @@ def few_cases() -> Iterator[Case]:
         yield lstm_case(f"halves, B={batch}", random_layer(2, batch, 7, 33, ("III", "III")))
         mask = draw("III", 2, batch, 9)
         yield linear_case(f"halves, linear, B={batch}", torch.randn(2, batch, 9), 37, mask)
+    # Few rows: weights in place and packed, stripes of 512 columns, and ends within a vector.
+    for batch in (2, 31):
+        yield lstm_case(f"few rows, B={batch}", random_layer(1, batch, 9, 37, ("III", "III")))
+        mask = draw("III", 1, batch, 19)
+        yield linear_case(f"few rows, linear, B={batch}", torch.randn(1, batch, 19), 553, mask)
     yield lstm_case("halves in two blocks", random_layer(2, 3, 5, 300, ("III", "III")))
     yield from _extremes()
 

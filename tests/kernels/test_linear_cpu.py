@@ -39,6 +39,15 @@ def test_odd_sizes_agree_with_the_equation(steps, batch, size, features, pattern
     check(torch.randn(steps, batch, size), features, pattern)
 
 
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize(
+    ("steps", "batch"), [(1, 2), (1, 4), (3, 5), (1, 16), (2, 9), (1, 31), (1, 32)]
+)
+@pytest.mark.parametrize("features", [30, 64, 520, 1030])
+def test_few_rows_agree_with_the_equation(steps, batch, features, pattern):
+    check(torch.randn(steps, batch, 3 + 4 * batch), features, pattern)
+
+
 @pytest.mark.parametrize("pattern", ["III", "IV"])
 @pytest.mark.parametrize("features", [10_000, 50_000])
 def test_a_large_vocabulary_agrees_with_the_equation(features, pattern):

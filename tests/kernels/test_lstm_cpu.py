@@ -47,6 +47,20 @@ def test_packed_rows_agree_with_the_equations(pattern, reverse):
     check(random_layer(9, 13, 20, 21, (pattern, pattern), packed=True, reverse=reverse))
 
 
+@pytest.mark.parametrize(
+    ("steps", "batch"),
+    [(1, 1), (1, 4), (1, 16), (1, 17), (1, 31), (1, 32), (2, 3), (2, 8), (3, 10), (3, 11), (4, 2)],
+)
+@pytest.mark.parametrize("hidden_size", [8, 90, 530])
+def test_few_rows_agree_with_the_equations(steps, batch, hidden_size):
+    # Of one step the weights are read where they are, in stripes of up to 512 units.
+    index = steps + batch + hidden_size
+    for first in range(index, index + 2):
+        patterns = PATTERNS[first % 7], PATTERNS[(first + batch) % 7]
+        options = {"packed": steps > 1 and first % 2 == 0, "bias": batch % 3 > 0}
+        check(random_layer(steps, batch, 1 + 5 * (first % 9), hidden_size, patterns, **options))
+
+
 def test_a_reversed_padded_layer_without_bias_agrees_with_the_equations():
     check(random_layer(6, 5, 9, 33, ("III", "III"), reverse=True, bias=False))
 
