@@ -29,10 +29,24 @@ _CPU_DTYPES = (torch.float32, *HALF)
 _CPU_NAMES = "torch.float32, torch.bfloat16 or torch.float16"
 
 
+def _transformed() -> bool:
+    """Whether `torch.func.grad` or another of its transforms looks on: those see PyTorch's own ops
+    alone, so that nothing but the equations can be differentiated."""
+    if torch.compiler.is_compiling():
+        return False
+    active: bool = torch._C._are_functorch_transforms_active()
+    return active
+
+
+_TRANSFORMED = "torch.func's transforms see PyTorch's own ops alone, no compiled kernels"
+
+
 def why_not_cpu(*tensors: Tensor | None) -> str | None:
     """Why the compiled CPU kernels cannot take these tensors; None if they can."""
     if NATIVE.capability is None:
         return NATIVE.reason
+    if _transformed():
+        return _TRANSFORMED
     for tensor in tensors:
         if tensor is None or (tensor.is_cpu and tensor.dtype in _CPU_DTYPES):
             continue
@@ -55,6 +69,8 @@ def why_not_cuda(op: str, *tensors: Tensor | None) -> str | None:
     assert first is not None
     if (reason := native_cuda.why_no_kernel(op, first.device)) is not None:
         return reason
+    if _transformed():
+        return _TRANSFORMED
     for tensor in tensors:
         if tensor is None:
             continue
@@ -114,6 +130,7 @@ def choose_path(
         packed,
         projection,
         compiling,
+        _transformed(),
         not_cpu,
         not_cuda,
     )
@@ -180,7 +197,7 @@ def lstm_by(
     arguments = (input, h_0, c_0, weight_ih, weight_hh, bias)
     if path == "cuda":
         return lstm_cuda.lstm(*arguments, **options)
-    if path == "torch":
+    if path == "torch" or (path == "reference" and _transformed()):
         return lstm_equations(*arguments, weight_hr, **options)
     if path != "cpu":
         return lstm_reference.lstm(*arguments, weight_hr, **options)
@@ -238,7 +255,7 @@ def linear(
         return output.to(input.dtype)
     if row.path == "cuda":
         return linear_cuda.linear(input, weight, bias, mask, batch_sizes)
-    if row.path == "torch":
+    if row.path == "torch" or (row.path == "reference" and _transformed()):
         return linear_reference.linear_equation(input, weight, bias, mask, batch_sizes)
     return linear_reference.linear(input, weight, bias, mask, batch_sizes)
 
@@ -263,7 +280,7 @@ def linear_cross_entropy(
         return linear_cross_entropy_cuda.linear_cross_entropy(
             input, weight, bias, target, mask, batch_sizes, ignore_index
         )
-    if row.path == "torch":
+    if row.path == "torch" or (row.path == "reference" and _transformed()):
         return loss.linear_cross_entropy_equation(
             input, weight, bias, target, mask, batch_sizes, ignore_index
         )

@@ -198,4 +198,5 @@ def dense_mask(mask: Mask, size: int, dtype: torch.dtype) -> Tensor | None:
         return mask.mask
     steps = mask.kept.shape[0]
     factor = torch.zeros(steps, size, dtype=dtype, device=mask.kept.device)
-    return factor.scatter_(1, mask.kept, mask.scale).unsqueeze(1)
+    # Not in place: torch.func.vmap may give each example neurons of its own.
+    return factor.scatter(1, mask.kept, mask.scale).unsqueeze(1)

@@ -68,6 +68,7 @@ class Call(NamedTuple):
         packed: whether sequences end at different steps.
         projection: whether h is projected (`proj_size`).
         compiling: whether `torch.compile` looks on.
+        transformed: whether `torch.func.grad`, `vmap` or the like does.
         not_cpu, not_cuda: why the compiled kernels cannot take the tensors, None where they can.
     """
 
@@ -84,6 +85,7 @@ class Call(NamedTuple):
     packed: bool
     projection: bool
     compiling: bool
+    transformed: bool
     not_cpu: str | None
     not_cuda: str | None
 
@@ -103,13 +105,14 @@ def takes_k_major(dtype: torch.dtype, packed: bool, projection: bool) -> bool:
 
 
 def _may_be_torch(call: Call) -> bool:
-    """torch's LSTM has no dropout in the recurrence; `torch.compile` cannot look into it, and cuDNN
-    wants weights of a layout of its own."""
+    """torch's LSTM has no dropout in the recurrence; `torch.compile`, `torch.func.vmap` and `jvp`
+    cannot look into it, and cuDNN wants weights of a layout of its own."""
     return (
         call.op == "layer"
         and call.device == "cpu"
         and call.hidden == "nothing"
         and not call.compiling
+        and not call.transformed
         and (call.rows >= FEW_ROWS or takes_k_major(call.dtype, call.packed, call.projection))
     )
 

@@ -222,3 +222,13 @@ def test_the_backward_ops_return_the_layout_that_the_compiler_is_told(proj_size)
     torch.library.opcheck(torch.ops.sdrop.lstm_backward, (output, h_n, c_n, *arguments), **checks)
     linear = (leaf(4, 3, 6), x, leaf(6, 2, k_major=True), *mask_arguments(CASE_IV, 2, 0), None)
     torch.library.opcheck(torch.ops.sdrop.linear_backward, linear, **checks)
+
+
+@pytest.mark.filterwarnings(
+    "ignore::torch.jit.TracerWarning", "ignore:.torch.jit:DeprecationWarning"
+)
+def test_a_traced_layer_computes_the_same():
+    lstm = sdrop.LSTM(6, 7, num_layers=2).eval()
+    traced = torch.jit.trace(lstm, (torch.randn(5, 4, 6),))  # which runs it twice and compares
+    x = torch.randn(9, 3, 6)
+    torch.testing.assert_close(traced(x)[0], lstm(x)[0])

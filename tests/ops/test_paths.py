@@ -29,6 +29,7 @@ FITS = Call(
     packed=False,
     projection=False,
     compiling=False,
+    transformed=False,
     not_cpu=None,
     not_cuda="no GPU",
 )
@@ -60,6 +61,7 @@ MIDDLE = FITS._replace(
         (WIDE._replace(hidden="elements"), "cpu"),
         (WIDE._replace(packed=True), "cpu"),
         (WIDE._replace(compiling=True), "cpu"),
+        (WIDE._replace(transformed=True, not_cpu="transformed"), "reference"),
         (WIDE._replace(backend="cpu"), "cpu"),
         (WIDE._replace(dtype=torch.bfloat16), "cpu"),
         (WIDE._replace(device="cuda", not_cuda=None), "cuda"),

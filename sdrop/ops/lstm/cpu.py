@@ -155,7 +155,7 @@ def lstm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Calls the operator; arguments and results as in `lstm_equations`."""
     call = _Eager.apply if torch.is_grad_enabled() else _below_autograd
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
         call = torch.ops.sdrop.lstm_cpu
     output, h_n, c_n, _, _ = call(
         input,
