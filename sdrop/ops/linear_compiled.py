@@ -6,22 +6,27 @@ leave out the input's gradient.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from sdrop.ops.eager import eager
 from sdrop.ops.linear import differentiable_backward, fake_linear, save_for_backward
 
 _MASK = "Tensor? kept, Tensor? mask, float scale, Tensor? batch_sizes"
 
 
-def define_linear(name: str, options: tuple[str, ...] = ()) -> None:
+def define_linear(name: str, options: tuple[str, ...] = ()) -> Callable[..., Any]:
     """Defines the operators `sdrop::NAME` and `sdrop::NAME_backward`, for kernels to implement.
 
     Args:
         name: such as `linear_cpu`.
         options: declarations of the last arguments, which both have beside those of the reference.
+
+    Returns:
+        what calls the first.
     """
     more = "".join(f", {option}" for option in options)
     torch.library.define(
@@ -60,6 +65,7 @@ def define_linear(name: str, options: tuple[str, ...] = ()) -> None:
         )
 
     torch.library.register_autograd(f"sdrop::{name}", differentiate, setup_context=save)
+    return eager(getattr(torch.ops.sdrop, name), save, differentiate)
 
 
 def _fake_backward(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from sdrop.ops.linear_compiled import define_linear
 from sdrop.ops.masks import Mask
 
-define_linear("linear_cpu")
+_call = define_linear("linear_cpu")
 
 
 def linear(
@@ -19,7 +18,5 @@ def linear(
     batch_sizes: Tensor | None = None,
 ) -> Tensor:
     """Calls the operator; arguments and result as in `linear_equation`."""
-    output: Tensor = torch.ops.sdrop.linear_cpu(
-        input, weight, bias, mask.kept, mask.mask, mask.scale, batch_sizes
-    )
+    output: Tensor = _call(input, weight, bias, mask.kept, mask.mask, mask.scale, batch_sizes)
     return output

@@ -12,7 +12,7 @@ from torch import Tensor
 from sdrop.ops.linear_compiled import define_linear
 from sdrop.ops.masks import Mask
 
-define_linear("linear_cuda", ("bool tf32",))
+_call = define_linear("linear_cuda", ("bool tf32",))
 
 
 def allows_tf32(tensor: Tensor) -> bool:
@@ -39,7 +39,7 @@ def linear(
 
     `tf32` allows rounding float32 products to tf32; by default as torch does for its own.
     """
-    output: Tensor = torch.ops.sdrop.linear_cuda(
+    output: Tensor = _call(
         input,
         weight,
         bias,

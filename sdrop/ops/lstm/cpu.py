@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sdrop.ops.eager import eager
 from sdrop.ops.lstm.op import differentiable_backward, k_major_empty, or_zeros, save_for_backward
 from sdrop.ops.masks import Mask
 
@@ -120,24 +121,12 @@ def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]
 torch.library.register_autograd("sdrop::lstm_cpu", _differentiate, setup_context=save_for_backward)
 
 
-def _below_autograd(*arguments: Any) -> tuple[Tensor, ...]:
-    with torch._C._AutoDispatchBelowAutograd():
-        output: tuple[Tensor, ...] = torch.ops.sdrop.lstm_cpu(*arguments)
-    return output
+def _save(ctx: Any, arguments: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    save_for_backward(ctx, arguments, output)
+    ctx.mark_non_differentiable(*output[3:])
 
 
-class _Eager(torch.autograd.Function):
-    """The operator with its formula, without the Python that torch.library puts around both: for
-    layers of a hundred units that takes a fifth of the time of a step."""
-
-    @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, ...]:
-        output = _below_autograd(*arguments)
-        save_for_backward(ctx, arguments, output)
-        ctx.mark_non_differentiable(*output[3:])
-        return output
-
-    backward = staticmethod(_differentiate)
+_call = eager(torch.ops.sdrop.lstm_cpu, _save, _differentiate)
 
 
 def lstm(
@@ -154,10 +143,7 @@ def lstm(
     reverse: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Calls the operator; arguments and results as in `lstm_equations`."""
-    call = _Eager.apply if torch.is_grad_enabled() else _below_autograd
-    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
-        call = torch.ops.sdrop.lstm_cpu
-    output, h_n, c_n, _, _ = call(
+    output, h_n, c_n, _, _ = _call(
         input,
         h_0,
         c_0,
