@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,17 +48,26 @@ def compare(
         a row for each dropout but the first; `flop_limit` is None, for the work is not known.
 
     Raises:
-        TypeError: where `dropout` is a string, or `make_model` makes no module.
-        ValueError: for fewer than two different dropouts, a time or number of rounds that is not
-            positive, or a model that returns no loss.
+        TypeError: where `dropout` is a string, a maker cannot be called, or one makes no module,
+            no tuple or no optimizer.
+        ValueError: for fewer than two different dropouts, a time, or number of rounds or threads,
+            that is not positive, or a model that returns no loss or has nothing to train.
     """
     if isinstance(dropout, str):
         raise TypeError(f"compare: expected a list of dropouts, got the string {dropout!r}")
-    if seconds <= 0 or (rounds is not None and rounds < 1):
+    makers = {"make_model": make_model, "make_batch": make_batch}
+    if make_optimizer is not None:
+        makers["make_optimizer"] = make_optimizer
+    for name, maker in makers.items():
+        if not callable(maker):
+            raise TypeError(f"compare: {name} must be a function, got {maker!r}")
+    if not _positive(seconds, float) or not (rounds is None or _positive(rounds, int)):
         raise ValueError(
-            f"compare(rounds={rounds}, seconds={seconds}): expected rounds of 1 or more, or None, "
-            "and seconds above 0"
+            f"compare(rounds={rounds!r}, seconds={seconds!r}): expected rounds of 1 or more, a "
+            "whole number or None, and finite seconds above 0"
         )
+    if not _positive(threads, int):
+        raise ValueError(f"compare(threads={threads!r}): expected a whole number of 1 or more")
     names = [str(each) for each in dropout]
     if len(names) < 2 or len(set(names)) < len(names):
         raise ValueError(
@@ -72,6 +82,11 @@ def compare(
                 f"{type(model).__name__}"
             )
     batch = make_batch()
+    if not isinstance(batch, tuple):
+        raise TypeError(
+            "compare: make_batch must return a tuple, the arguments of a call, such as "
+            f"(input, target); got {_described(batch)}"
+        )
     device = next((p.device.type for p in models[names[0]].parameters()), "cpu")
     check_threads(threads, device)
     candidates = {
@@ -103,6 +118,11 @@ def _candidate(
     make_optimizer: Callable[[nn.Module], Optimizer] | None,
 ) -> Candidate:
     optimizer = None if make_optimizer is None else make_optimizer(model)
+    if make_optimizer is not None and not callable(getattr(optimizer, "step", None)):
+        raise TypeError(
+            f"compare: make_optimizer must make an optimizer for dropout {name}, got "
+            f"{_described(optimizer)}"
+        )
 
     def run() -> None:
         result = model(*batch)
@@ -112,11 +132,23 @@ def _candidate(
                 f"compare: the model for dropout {name} must return its loss, a 0-dim tensor, or "
                 f"a tuple that begins with it; got {_described(loss)}"
             )
+        if not loss.requires_grad:
+            trained = [each.requires_grad for each in model.parameters()]
+            raise ValueError(
+                f"compare: the loss of the model for dropout {name} has no gradient: "
+                f"{sum(trained)} of its {len(trained)} parameters want one; expected one or more"
+            )
         torch.autograd.backward(loss)
         if optimizer is not None:
             optimizer.step()
 
     return Candidate(run, forgets_gradients(model))
+
+
+def _positive(value: Any, kind: type) -> bool:
+    """Whether it is a finite number above 0, and a whole one where `kind` is int."""
+    kinds = (int,) if kind is int else (int, float)
+    return isinstance(value, kinds) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def _described(value: Any) -> str:

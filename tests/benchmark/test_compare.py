@@ -1,5 +1,7 @@
 """`compare` on a user's own model."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -76,14 +78,33 @@ def test_a_model_that_gives_no_loss_is_told():
         compare(lambda dropout: nn.Linear(3, 3), lambda: (torch.ones(4, 3),), ["a", "b"])
 
 
+def test_a_model_with_nothing_to_train_is_told():
+    def frozen(dropout):
+        return Tagger(dropout).requires_grad_(False)
+
+    with pytest.raises(ValueError, match="no gradient: 0 of its 4 parameters want one"):
+        compare(frozen, batch, ["standard", "structured"], rounds=1)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
         ({"dropout": "none"}, TypeError, "expected a list of dropouts, got the string 'none'"),
         ({"seconds": -1}, ValueError, "seconds above 0"),
         ({"rounds": 0}, ValueError, "rounds of 1 or more"),
+        ({"seconds": math.nan}, ValueError, "seconds=nan"),
+        ({"seconds": math.inf}, ValueError, "seconds=inf"),
+        ({"seconds": "1"}, ValueError, "seconds='1'"),
+        ({"rounds": 1.5}, ValueError, "rounds=1.5.*a whole number"),
+        ({"threads": 0}, ValueError, "threads=0.*expected a whole number of 1 or more"),
+        ({"threads": 1.0}, ValueError, "threads=1.0.*expected a whole number of 1 or more"),
         ({"threads": 10_000}, ValueError, r"threads=10000: this process may use \d+ cores"),
         ({"make_model": lambda dropout: None}, TypeError, "a torch.nn.Module .* got NoneType"),
+        ({"make_batch": lambda: torch.zeros(1, 2)}, TypeError, r"a tuple.*shape \(1, 2\)"),
+        ({"make_batch": lambda: [torch.zeros(1, 2)]}, TypeError, "a tuple.*got list"),
+        ({"make_batch": (torch.zeros(1, 2),)}, TypeError, "make_batch must be a function"),
+        ({"make_optimizer": 3}, TypeError, "make_optimizer must be a function, got 3"),
+        ({"make_optimizer": lambda model: model}, TypeError, "an optimizer .* got Linear"),
     ],
 )
 def test_arguments_that_make_no_comparison_are_told(options, error, words):
