@@ -69,11 +69,18 @@ def explain(module: nn.Module, *inputs: Any, **named_inputs: Any) -> Explanation
     Returns:
         a line for each layer, in the order of the calls; `print` shows it.
 
+    Raises:
+        TypeError: for what is no module.
+
     Example:
         >>> lstm = sdrop.LSTM(8, 8, input_dropout=0.5)
         >>> print(sdrop.explain(lstm, torch.randn(3, 2, 8)))
         LSTM, layer 0: cpu, the compiled CPU kernels take it; x: 4 of 8 neurons, anew each step
     """
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            f"explain: expected a torch.nn.Module and the inputs of its call, got {_shown(module)}"
+        )
     names = {id(each): name or type(each).__name__ for name, each in module.named_modules()}
     listener = _Listener(names)
     gpus = {p.device for p in module.parameters() if p.device.type == "cuda"}
@@ -91,10 +98,12 @@ class _Listener:
     module: str = ""
     is_lstm: bool = False
     layer: int = -1
+    projected: int = 0
 
     def enter(self, module: nn.Module) -> None:
         self.module = self.names.get(id(module), type(module).__name__)
         self.is_lstm, self.layer = isinstance(module, LSTM), -1
+        self.projected = module.proj_size if isinstance(module, LSTM) else 0
 
     def add(self, call: Call, row: Row, input: Mask, hidden: tuple[Mask, ...]) -> None:
         if call.op == "layer":
@@ -107,7 +116,8 @@ class _Listener:
             if call.op != "linear":
                 why += f"; recurrence: {_cuda_recurrence(call, input, hidden)}"
         for direction, mask in enumerate(told):
-            dropped = _dropped(call, input, mask)
+            hidden_size = (call.projection and self.projected) or call.sizes[1]
+            dropped = _dropped(call, input, mask, hidden_size)
             self.found.append(Explained(self._name(direction), row.path, why, dropped))
 
     def add_plain(self, why: str) -> None:
@@ -119,8 +129,12 @@ class _Listener:
         return f"{self.module}, layer {self.layer}{', reverse' if direction else ''}"
 
 
-def _dropped(call: Call, input: Mask, hidden: Mask) -> str:
-    sites = [("x", input, call.sizes[0]), ("h", hidden, call.sizes[1])]
+def _shown(given: object) -> str:
+    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+
+
+def _dropped(call: Call, input: Mask, hidden: Mask, hidden_size: int) -> str:
+    sites = [("x", input, call.sizes[0]), ("h", hidden, hidden_size)]
     several = call.rows > call.batch
     said = [
         f"{name}: {_kept(mask, size, several)}" for name, mask, size in sites if not mask.is_all

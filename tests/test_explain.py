@@ -66,6 +66,20 @@ def test_what_the_kernels_cannot_take_is_told_with_the_reason():
     assert "projection" in str(projected) or str(NATIVE.reason) in str(projected)
 
 
+def test_of_a_projected_layer_h_has_the_projections_neurons():
+    lstm = sdrop.LSTM(8, 12, proj_size=4, recurrent_dropout=0.5)
+    (line,) = sdrop.explain(lstm, torch.randn(3, 2, 8))
+    assert line.dropped == "h: 2 of 4 neurons, anew each step"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"), [(3, "got int"), (sdrop.LSTM, "got the class LSTM"), (None, "got NoneType")]
+)
+def test_what_is_no_module_is_told(given, words):
+    with pytest.raises(TypeError, match=f"explain: expected a torch.nn.Module .*{words}"):
+        sdrop.explain(given, torch.randn(2, 2, 3))
+
+
 def test_a_linear_layer_without_dropout_is_torchs():
     linear = sdrop.Linear(3, 4, dropout=0.5).eval()
     (line,) = sdrop.explain(linear, torch.randn(2, 3))
