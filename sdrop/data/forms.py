@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sdrop.data.vocabulary import Vocabulary
+from sdrop.data.vocabulary import Vocabulary, check_frequency
 
 CAPITALS = ("lower", "first", "all", "some", "digits", "letters and digits", "other")
 """How a form is written: letters all lower, the first one capital, all, or others; digits alone;
@@ -70,6 +70,9 @@ class FormEncoder:
             min_frequency: rarer words are `<unk>`; their characters are looked at all the same.
             lower: know words by their lower-cased form alone.
             also: more words to know, such as those that have a pretrained vector.
+
+        Raises:
+            DataError: where `min_frequency` leaves no word.
         """
         counts: dict[str, int] = {}
         for sentence in sentences:
@@ -77,6 +80,8 @@ class FormEncoder:
                 counts[token] = counts.get(token, 0) + 1
         signs = sorted({sign for token in counts for sign in token})
         known = _folded(counts) if lower else counts
+        if known and not also:
+            check_frequency(known, min_frequency, (Vocabulary.unknown_token,))
         kept = sorted(word for word, count in known.items() if count >= min_frequency)
         unknown = Vocabulary.unknown_token
         more = sorted(set(also) - set(kept))

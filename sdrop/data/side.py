@@ -70,7 +70,7 @@ def build_vocabulary(
     """The marks, then the words of the training text by frequency.
 
     Raises:
-        DataError: for a text without words, or a size without room for them.
+        DataError: for a text without words, or a size or least frequency that leaves none.
     """
     words = (word for sentence in sentences for word in sentence)
     return Vocabulary.build(words, max_size=max_size, min_frequency=min_frequency, specials=MARKS)

@@ -7,7 +7,7 @@ import importlib.metadata
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ class Vocabulary:
             specials: words that are in it whatever the text holds.
 
         Raises:
-            DataError: no word at all, or `max_size` leaves no room.
+            DataError: no word at all, or `max_size` or `min_frequency` leaves none.
         """
         counts = Counter(tokens)
         if not counts:
@@ -67,6 +67,7 @@ class Vocabulary:
                 f"max_size={max_size} leaves no room for words beside {len(specials)} specials; "
                 f"expected {len(specials) + 1} or more"
             )
+        check_frequency(counts, min_frequency, specials)
         room = None if max_size is None else max_size - len(specials)
         vocab = torchtext_vocab().Vocab(counts, room, min_frequency, specials=list(specials))
         return cls(vocab.itos)
@@ -144,6 +145,27 @@ class Vocabulary:
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} words, signature={self.signature})"
+
+
+def check_frequency(
+    counts: Mapping[str, int], min_frequency: int, specials: Collection[str]
+) -> None:
+    """Refuses a least frequency that no word has, specials aside.
+
+    Raises:
+        DataError: with the most frequent word.
+    """
+    words = {word: count for word, count in counts.items() if word not in specials}
+    if not words:
+        raise DataError(
+            f"no word beside {', '.join(specials)}: expected the tokens of a training text"
+        )
+    word = max(words, key=lambda each: words[each])
+    if words[word] < min_frequency:
+        raise DataError(
+            f"min_frequency={min_frequency} leaves no word of the text: the most frequent, "
+            f"{word!r}, stands in it {words[word]:,} times; expected {words[word]} or less"
+        )
 
 
 def _fault(words: Sequence[str]) -> tuple[int, str] | None:

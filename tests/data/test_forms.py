@@ -2,6 +2,7 @@
 
 import pytest
 
+from sdrop.data import DataError
 from sdrop.data.forms import CAPITALS, FormEncoder, written
 
 SENTENCES = [("The", "cat", "saw", "IBM"), ("the", "cat", "in", "1996", "<unk>")]
@@ -67,3 +68,9 @@ def test_of_a_long_form_both_ends_are_looked_at():
 )
 def test_how_a_form_is_written(form, expected):
     assert written(form) == expected
+
+
+def test_a_frequency_that_no_word_has_is_refused():
+    with pytest.raises(DataError, match="min_frequency=99 leaves no word of the text"):
+        FormEncoder.build(SENTENCES, min_frequency=99)
+    assert "Rome" in FormEncoder.build(SENTENCES, min_frequency=99, also=["Rome"]).words

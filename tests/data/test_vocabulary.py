@@ -36,6 +36,18 @@ def test_rare_words_are_left_out_and_encoded_as_unknown():
     assert built.encode(["a", "c", "nonsense"]).tolist() == [1, 0, 0]
 
 
+def test_a_frequency_that_no_word_has_is_refused_with_the_most_frequent_one():
+    assert Vocabulary.build(TEXT, min_frequency=3).tokens == ("<unk>", "a")
+    told = "min_frequency=4 leaves no word .* 'a', stands in it 3 times; expected 3 or less"
+    with pytest.raises(DataError, match=told):
+        Vocabulary.build(["<unk>"] * 5 + TEXT, min_frequency=4)
+
+
+def test_a_text_of_specials_alone_is_refused():
+    with pytest.raises(DataError, match="no word beside <unk>"):
+        Vocabulary.build(["<unk>", "<unk>"])
+
+
 def test_max_size_counts_the_specials():
     assert Vocabulary.build(TEXT, max_size=3).tokens == ("<unk>", "a", "<eos>")
 
