@@ -1,7 +1,10 @@
+import codecs
+import io
+
 import pytest
 
 from sdrop.data import DataError
-from sdrop.data.lines import read_lines
+from sdrop.data.lines import read_lines, stream_lines
 
 
 def written(tmp_path, content):
@@ -46,14 +49,32 @@ def test_bad_utf8_is_named_with_file_line_and_byte(tmp_path, mark):
         read_lines(path)
 
 
-def test_utf16_is_refused(tmp_path):
-    with pytest.raises(DataError, match="line 1: byte 0xff is not UTF-8"):
-        read_lines(written(tmp_path, "one\n".encode("utf-16")))
+@pytest.mark.parametrize(
+    ("mark", "encoding", "name"),
+    [
+        (codecs.BOM_UTF16_LE, "utf-16-le", "UTF-16"),
+        (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16"),
+        (codecs.BOM_UTF32_LE, "utf-32-le", "UTF-32"),
+        (codecs.BOM_UTF32_BE, "utf-32-be", "UTF-32"),
+    ],
+)
+def test_another_encodings_mark_is_told_with_how_to_convert_it(mark, encoding, name, tmp_path):
+    path = written(tmp_path, mark + "one\ntwo\n".encode(encoding))
+    told = f"line 1: byte 0x.. is not UTF-8 text: it looks like {name}; .*iconv -f {name} -t UTF-8"
+    with pytest.raises(DataError, match=f"{told} text.txt > converted"):
+        read_lines(path)
+    with pytest.raises(DataError, match=f"stdin, {told}"):
+        list(stream_lines(io.BytesIO(path.read_bytes()), "stdin"))
 
 
-def test_utf16_without_a_mark_is_refused(tmp_path):
-    with pytest.raises(DataError, match="line 1: byte 0x00 is not UTF-8"):
-        read_lines(written(tmp_path, "one\n".encode("utf-16-le")))
+@pytest.mark.parametrize("content", ["one\n".encode("utf-16-le"), b"o\0ne\n"])
+def test_a_nul_character_is_told_as_such(content, tmp_path):
+    told = "line 2: byte 0x00 is a NUL character.*expected UTF-8, got a binary file"
+    with pytest.raises(DataError, match=told) as caught:
+        read_lines(written(tmp_path, b"text\n" + content))
+    assert "LATIN1" not in str(caught.value)
+    with pytest.raises(DataError, match=f"stdin, {told}"):
+        list(stream_lines(io.BytesIO(b"text\n" + content), "stdin"))
 
 
 def test_a_missing_file_is_told_with_its_full_path(tmp_path, monkeypatch):
