@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import ssl
 import tempfile
+import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import torch
 from torch import Tensor, nn
@@ -116,9 +118,16 @@ def _read(path: Path) -> Any:
     """
     certificates = ssl._create_default_https_context
     try:
+        with _opened(path) as file:
+            if not any(len(line.rstrip().split(b" ")) > 3 for line in file):
+                file.seek(0)
+                raise DataError(
+                    f"{path} holds no word vector: expected a word and its numbers, three or more, "
+                    f"a line, parted by single blanks; {_begin(file.readline())}"
+                )
         with tempfile.TemporaryDirectory() as cache, contextlib.redirect_stderr(io.StringIO()):
             found = torchtext_vocab().Vectors(str(path), cache=cache)
-    except (RuntimeError, TypeError, ValueError, OSError) as error:
+    except (RuntimeError, TypeError, ValueError, OSError, EOFError, zlib.error) as error:
         raise DataError(
             f"{path} cannot be read as word vectors: {error}{_first_odd_line(path)}. Expected a "
             "word and its numbers a line, parted by single blanks"
@@ -128,6 +137,15 @@ def _read(path: Path) -> Any:
     if not found.itos:
         raise DataError(f"{path} holds no word vector")
     return found
+
+
+def _opened(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
+def _begin(line: bytes) -> str:
+    shown = line.rstrip()[:60].decode("utf-8", "replace")
+    return f"it begins with {shown!r}" if line else "it is empty"
 
 
 def _first_odd_line(path: Path) -> str:

@@ -54,7 +54,9 @@ def test_nothing_is_left_behind(glove, capsys):
     [
         ("a 1 2 3\nb 1 2 3\nc 1\nd 1 2 3 4\n", r"line 4"),
         ("a 1 2 3\nb 1 2 x\n", r"line 2"),
-        ("", "vectors"),
+        ("", "no word vector.*it is empty"),
+        ("the 0.1 0.2\n", r"no word vector: expected .* three or more.*'the 0\.1 0\.2'"),
+        ("the\t1\t2\t3\n", "parted by single blanks"),
     ],
 )
 def test_a_broken_file_is_named_with_its_line(text, wanted, tmp_path):
@@ -63,6 +65,13 @@ def test_a_broken_file_is_named_with_its_line(text, wanted, tmp_path):
     with pytest.raises(DataError, match=wanted) as error:
         WordVectors(path)
     assert "broken.txt" in str(error.value)
+
+
+def test_a_cut_gz_is_told(tmp_path):
+    path = tmp_path / "cut.vec.gz"
+    path.write_bytes(gzip.compress(TEXT.encode() * 99)[:-20])
+    with pytest.raises(DataError, match=r"cut\.vec\.gz cannot be read"):
+        WordVectors(path)
 
 
 def test_a_missing_file_and_another_size_are_told(glove, tmp_path):
