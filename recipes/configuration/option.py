@@ -123,5 +123,12 @@ def _broken_rules(key: str, value: Any, rules: dict[str, Any]) -> Iterator[str]:
     if isinstance(value, float) and not math.isfinite(value):
         yield f"{key}={value}: a finite number is wanted."
     elif any(not _BOUNDS[name][1](value, bound) for name, bound in bounds.items()):
-        wanted = " and ".join(f"{_BOUNDS[name][0]} {bound:g}" for name, bound in bounds.items())
+        wanted = " and ".join(
+            f"{_BOUNDS[name][0]} {_exact(bound)}" for name, bound in bounds.items()
+        )
         yield f"{key}={value}: out of range. It must be {wanted}."
+
+
+def _exact(bound: float) -> str:
+    """A whole number with all its digits, any other in short."""
+    return str(int(bound)) if bound == int(bound) else f"{bound:g}"

@@ -228,6 +228,13 @@ def test_a_right_command_line_is_let_through(given):
     assert find_mistakes("ptb", given) == []
 
 
+def test_a_bound_is_told_with_all_its_digits():
+    (told,) = find_mistakes("ptb", ["seed=-1"])
+    assert told == "seed=-1: out of range. It must be at least 0 and at most 4294967295."
+    (told,) = find_mistakes("ptb", ["dropout.input=1.5"])
+    assert told.endswith("at least 0 and below 1.")
+
+
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
