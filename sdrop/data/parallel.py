@@ -89,6 +89,7 @@ def load_parallel(
             not UTF-8, or a training split without pairs.
     """
     check_name("corpus", name, PARALLEL_CORPORA, own="parallel")
+    places: dict[str, str] = {}
     if name == "dates":
         lines, is_tokenized = read_dates(source, target, train_pairs), False
     else:
@@ -98,10 +99,13 @@ def load_parallel(
         else:
             files = {split: split for split in SPLITS} if files is None else files
             prefixes = split_paths(folder, files)
+            places = {s: f"{path}.{source} and .{target}" for s, path in prefixes.items()}
             lines = {s: _read_aligned(path, source, target) for s, path in prefixes.items()}
             is_tokenized = tokenized or name != "parallel"
     splits = {split: ParallelText(*lines[split]) for split in SPLITS}
-    splits["train"], notes = _useful(splits)
+    splits["train"], notes = _useful(
+        splits, {split: places.get(split, f"corpus {name}") for split in SPLITS}
+    )
     return ParallelCorpus(
         name, source, target, **splits, tokenized=is_tokenized, notes=tuple(notes)
     )
@@ -137,8 +141,10 @@ def _read_aligned(prefix: Path, source: str, target: str) -> tuple[list[str], li
     return read_aligned(paths[0], paths[1])
 
 
-def _useful(splits: Mapping[str, ParallelText]) -> tuple[ParallelText, list[str]]:
-    """The training pairs to learn from, and what was left out."""
+def _useful(
+    splits: Mapping[str, ParallelText], places: Mapping[str, str]
+) -> tuple[ParallelText, list[str]]:
+    """The training pairs to learn from, and what was left out; `places` says whence they are."""
     train = splits["train"]
     pairs = list(zip(train.source, train.target, strict=True))
     filled = [pair for pair in pairs if pair[0].strip() and pair[1].strip()]
@@ -151,11 +157,14 @@ def _useful(splits: Mapping[str, ParallelText]) -> tuple[ParallelText, list[str]
     if not kept:
         raise DataError(
             f"no training pair is left of {len(pairs):,}: {len(pairs) - len(filled):,} have an "
-            f"empty side, and {len(filled):,} are validation or test pairs; expected at least one"
+            f"empty side, and {len(filled):,} are validation or test pairs; expected at least one "
+            f"in {places['train']}"
         )
     for split in ("valid", "test"):
         if not len(splits[split]):
-            raise DataError(f"the {split} text has no line: expected at least one")
+            raise DataError(
+                f"the {split} text has no line: expected at least one in {places[split]}"
+            )
     notes = []
     if len(filled) < len(pairs):
         notes.append(f"left out {len(pairs) - len(filled)} training pairs with an empty side")
