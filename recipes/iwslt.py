@@ -70,6 +70,7 @@ from .training import (
 from .translations import (
     Scored,
     check_attention_maps,
+    check_beam,
     decoding_settings,
     draw_attention_maps,
     lines_of,
@@ -117,6 +118,7 @@ def run(
     check_attention_maps(options.attention_maps, corpus.test)
     source, target, pairs = make_sides(options.data, corpus)
     sides = source, target
+    check_beam(options.decoding, target)
     fabric = start_fabric(options)
     run_folder = RunFolder(fabric.broadcast(str(folder)))
     pairs = not_too_long(pairs, options.data.max_length)
@@ -252,6 +254,7 @@ def load_trained(options: TranslationRun) -> tuple[list[Translator], Sides, Fabr
     names = [str(options.checkpoint), *options.ensemble]
     checkpoints = [checkpoint_of(name) for name in names]
     sides = load_sides(options.data, run_folder_of(checkpoints[0]))
+    check_beam(options.decoding, sides[1])
     fabric = start_fabric(options)
     models = []
     for checkpoint in checkpoints:

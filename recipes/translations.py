@@ -10,7 +10,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from sdrop.data import BEGIN, END, DataError, MosesText, ParallelText, TranslationBatches
+from sdrop.data import BEGIN, END, DataError, MosesText, ParallelText, Side, TranslationBatches
 from sdrop.data.lines import read_lines
 from sdrop.evaluation import (
     DecodingSettings,
@@ -67,6 +67,20 @@ def decoding_settings(options: schema.Decoding) -> DecodingSettings:
         max_length_extra=options.max_length_extra,
         n_best=options.n_best,
     )
+
+
+def check_beam(options: schema.Decoding, target: Side) -> None:
+    """Refuse a beam that is wider than there are words to go on with.
+
+    Raises:
+        Mistake: with both numbers.
+    """
+    words = len(target.vocabulary)
+    if options.beam_size > words:
+        raise Mistake(
+            f"decoding.beam_size={options.beam_size}: the target vocabulary has {words} words, "
+            f"marks included; expected {words} or less."
+        )
 
 
 def translated(

@@ -104,6 +104,16 @@ def test_evaluation_gives_the_scores_again_with_one_model_or_the_same_twice(trai
     assert evaluate(recalled(*twice)).test.texts == trained.test.texts
 
 
+def test_a_beam_wider_than_the_vocabulary_is_refused(trained, train, tmp_path):
+    wide = "decoding.beam_size=100000"
+    told = r"decoding\.beam_size=100000: the target vocabulary has (\d+) words.* \1 or less"
+    with pytest.raises(Mistake, match=told):
+        evaluate(recalled("mode=evaluate", f"checkpoint='{trained.folder}'", wide))
+    with pytest.raises(Mistake, match=told):
+        train(tmp_path / "run", wide)
+    assert not (tmp_path / "run").exists()
+
+
 def test_checkpoints_are_averaged_where_there_are_so_many(trained):
     command = ("mode=evaluate", f"checkpoint='{trained.folder}'")
     assert evaluate(recalled(*command, "average=3")).test.scores.bleu > 0
