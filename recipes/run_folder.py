@@ -66,12 +66,21 @@ def options_kept(
     """Write config.yaml for a run inside, and take away the summary of what it goes on from.
 
     Both files are put back if the checkpoint is refused.
+
+    Raises:
+        Mistake: for a folder that cannot be made.
     """
     files = (run_folder.config, run_folder.summary)
     former = {file: file.read_bytes() for file in files if file.exists()}
     fabric.barrier()
     if fabric.is_global_zero:
-        run_folder.path.mkdir(parents=True, exist_ok=True)
+        try:
+            run_folder.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Mistake(
+                f"the run folder {run_folder.path} cannot be made: {error.strerror}. Choose "
+                "another place, by hydra.run.dir=DIR."
+            ) from error
         run_folder.summary.unlink(missing_ok=True)
         write_config(options, overrides, run_folder.config)
     fabric.barrier()

@@ -6,6 +6,7 @@ import inspect
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,7 +70,7 @@ def launch(recipe: str, main: Task, told: tuple[type[Exception], ...] = ()) -> N
         return
     flags = [each for each in sys.argv[1:] if each not in arguments.overrides]
     sys.argv[1:] = [*flags, *overrides]
-    existing = [] if arguments.multirun else _folders_before(recipe, overrides)
+    existing = _folders_before(recipe, overrides, sweep=arguments.multirun)
     task = _Told(main, (Mistake, *told), existing)
     if _rank() == 0:
         _run_hydra(recipe, task.run_in_hydra)
@@ -142,18 +143,31 @@ def _checked(recipe: str, overrides: list[str], *, sweep: bool) -> list[str]:
     return overrides
 
 
-def _folders_before(recipe: str, overrides: list[str]) -> list[Path]:
-    """Return what is there of the run folder and those above it; leave where it cannot be made."""
-    folder = Path(compose(recipe, overrides, with_hydra=True).hydra.run.dir).absolute()
-    existing = [each for each in (folder, *folder.parents) if each.exists()]
-    if not existing[0].is_dir() or not os.access(existing[0], os.W_OK):
+def _folders_before(recipe: str, overrides: list[str], *, sweep: bool) -> list[Path]:
+    """Return what is there of the run folder and those above it; leave where it cannot be made.
+
+    A sweep's runs have their folders in its own, of which nothing is returned.
+    """
+    key = "hydra.sweep.dir" if sweep else "hydra.run.dir"
+    if sweep:  # the other options may have several values, which compose no single run
+        overrides = [each for each in overrides if each.startswith(f"{key}=")]
+    hydra_config = compose(recipe, overrides, with_hydra=True).hydra
+    folder = Path(hydra_config.sweep.dir if sweep else hydra_config.run.dir).absolute()
+    try:
+        existing = [each for each in (folder, *folder.parents) if each.exists()]
+    except OSError as error:
+        _leave([f"{key}={folder}: cannot be made: {error.strerror}. Choose another place."])
+    try:  # what access rights say is not all: in /proc nothing can be made by anybody
+        with tempfile.TemporaryDirectory(dir=existing[0]):
+            pass
+    except OSError:
         _leave(
             [
-                f"hydra.run.dir={folder}: cannot be made, since {existing[0]} is no folder that "
+                f"{key}={folder}: cannot be made, since {existing[0]} is no folder that "
                 "can be written to. Choose another place."
             ]
         )
-    return existing
+    return [] if sweep else existing
 
 
 def _free_text(override: str) -> str:

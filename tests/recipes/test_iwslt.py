@@ -114,6 +114,13 @@ def test_a_beam_wider_than_the_vocabulary_is_refused(trained, train, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("folder", ["/proc/foo", "a_file", "a_file/run"])
+def test_a_run_folder_that_cannot_be_made_is_told(folder, train, tmp_path):
+    (tmp_path / "a_file").touch()
+    with pytest.raises(Mistake, match=f"the run folder .*{folder} cannot be made"):
+        train(tmp_path / folder)
+
+
 def test_checkpoints_are_averaged_where_there_are_so_many(trained):
     command = ("mode=evaluate", f"checkpoint='{trained.folder}'")
     assert evaluate(recalled(*command, "average=3")).test.scores.bleu > 0
