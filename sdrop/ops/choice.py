@@ -38,6 +38,10 @@ def _transformed() -> bool:
     return active
 
 
+def _by_equations(path: Path) -> bool:
+    return path == "torch" or (path == "reference" and _transformed())
+
+
 _TRANSFORMED = "torch.func's transforms see PyTorch's own ops alone, no compiled kernels"
 
 
@@ -197,7 +201,7 @@ def lstm_by(
     arguments = (input, h_0, c_0, weight_ih, weight_hh, bias)
     if path == "cuda":
         return lstm_cuda.lstm(*arguments, **options)
-    if path == "torch" or (path == "reference" and _transformed()):
+    if _by_equations(path):
         return lstm_equations(*arguments, weight_hr, **options)
     if path != "cpu":
         return lstm_reference.lstm(*arguments, weight_hr, **options)
@@ -255,7 +259,7 @@ def linear(
         return output.to(input.dtype)
     if row.path == "cuda":
         return linear_cuda.linear(input, weight, bias, mask, batch_sizes)
-    if row.path == "torch" or (row.path == "reference" and _transformed()):
+    if _by_equations(row.path):
         return linear_reference.linear_equation(input, weight, bias, mask, batch_sizes)
     return linear_reference.linear(input, weight, bias, mask, batch_sizes)
 
@@ -280,7 +284,7 @@ def linear_cross_entropy(
         return linear_cross_entropy_cuda.linear_cross_entropy(
             input, weight, bias, target, mask, batch_sizes, ignore_index
         )
-    if row.path == "torch" or (row.path == "reference" and _transformed()):
+    if _by_equations(row.path):
         return loss.linear_cross_entropy_equation(
             input, weight, bias, target, mask, batch_sizes, ignore_index
         )
