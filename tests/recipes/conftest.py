@@ -1,12 +1,21 @@
-"""A small ptb run that every test of the recipes can afford."""
+"""Small runs that every test of the recipes can afford.
 
+Puts this folder on the path, so that its tests share `tiny_iwslt`.
+"""
+
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from recipes import iwslt
 from recipes.configuration import as_options, compose
 from recipes.ptb import Result, run
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from tiny_iwslt import learn, write_pairs
 
 TINY = ("model.hidden_size=8", "model.embedding_dim=8", "data.batch_size=4", "data.bptt=5")
 
@@ -38,3 +47,15 @@ def train(texts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> Train:
         return run(as_options(compose("ptb", command)), folder, command)
 
     return train
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """Overrides for a small parallel corpus."""
+    return write_pairs(tmp_path_factory.mktemp("two languages"))
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory, pairs: tuple[str, ...]) -> iwslt.Result:
+    """A finished run of iwslt that learnt its small corpus; ptb and conll have their own."""
+    return learn(pairs, tmp_path_factory.mktemp("a run"))

@@ -1,6 +1,5 @@
-"""The iwslt recipe: runs, run folders, resuming, evaluation, and lines translated."""
+"""The iwslt recipe: runs, run folders, resuming and evaluation."""
 
-import io
 import json
 import re
 import subprocess
@@ -9,36 +8,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny_iwslt import recalled
 
 from recipes.configuration import Mistake, as_options, compose, find_mistakes
 from recipes.configuration.compose import groups
-from recipes.configuration.recall import with_recalled
-from recipes.iwslt import evaluate, make_model, run, translate_lines
+from recipes.iwslt import evaluate, make_model, run
 from recipes.texts import make_sides, read_corpus
-from sdrop.data import DataError
 from sdrop.evaluation import Evaluation
 from sdrop.training import CheckpointError, read_metrics
 
 TINY = ("model.hidden_size=8", "model.embedding_dim=6", "data.batch_size=4", "samples=0")
-PAIRS = [
-    ("ein Hund sieht das Haus .", "a dog sees the house ."),
-    ("das Haus ist alt .", "the house is old ."),
-    ("ein alter Hund", "an old dog"),
-    ("ein Haus , ein Hund", "a house , a dog"),
-    ("der Hund ist hier .", "the dog is here ."),
-]
-
-
-@pytest.fixture(scope="session")
-def pairs(tmp_path_factory):
-    """Overrides for a small parallel corpus."""
-    folder = tmp_path_factory.mktemp("two languages")
-    for split, number in {"train": 5, "valid": 2, "test": 3}.items():
-        for side, language in enumerate(("de", "en")):
-            # No training pair may be a test pair, too.
-            lines = [f"{pair[side]}{' !' * (split != 'train')}\n" for pair in PAIRS[:number]]
-            (folder / f"{split}.{language}").write_text("".join(lines * (4 if number == 5 else 1)))
-    return ("data=parallel", f"data.root='{folder}'", "data.source=de", "data.target=en")
 
 
 @pytest.fixture
@@ -51,20 +30,6 @@ def train(pairs, monkeypatch):
         return run(as_options(compose("iwslt", command)), folder, command)
 
     return train
-
-
-def recalled(*overrides):
-    return as_options(compose("iwslt", with_recalled("iwslt", list(overrides))))
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory, pairs):
-    """A finished run that learnt its small corpus."""
-    command = [*pairs, "model.hidden_size=24", "model.embedding_dim=16", "data.batch_size=5"]
-    command += ["trainer.max_epochs=30", "trainer.validate_every_epochs=10", "dropout=none"]
-    command += ["optimizer.lr=0.02", "trainer.keep_checkpoints=3", "attention_maps=[0,2]"]
-    folder = tmp_path_factory.mktemp("a run")
-    return run(as_options(compose("iwslt", command)), folder, command)
 
 
 def test_a_run_folder_holds_words_texts_and_pictures(trained):
@@ -126,77 +91,6 @@ def test_checkpoints_are_averaged_where_there_are_so_many(trained):
     assert evaluate(recalled(*command, "average=3")).test.scores.bleu > 0
     with pytest.raises(CheckpointError, match=r"has \d checkpoints, fewer than the 9 to average"):
         evaluate(recalled(*command, "average=9"))
-
-
-def translation_of(trained, tmp_path, text, *overrides):
-    source, target = tmp_path / "source", tmp_path / "target"
-    source.write_bytes(text if isinstance(text, bytes) else text.encode())
-    files = (f"input='{source}'", f"output='{target}'")
-    translate_lines(
-        recalled("mode=translate", f"checkpoint='{trained.folder}'", *files, *overrides)
-    )
-    return target.read_text().split("\n")[:-1]
-
-
-def test_each_line_has_its_translation_in_its_place_empty_ones_too(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr("recipes.texts.LINES_AT_A_TIME", 4)
-    lines = ["ein Hund", "", "das Haus ist alt .", " ", "ein alter Hund", "", "ein Hund"] * 2
-    found = translation_of(trained, tmp_path, "\n".join(lines))
-    assert len(found) == len(lines)
-    assert [bool(line) for line in found] == [bool(line.strip()) for line in lines]
-    alone = {line: translation_of(trained, tmp_path, f"{line}\n")[0] for line in set(lines)}
-    assert found == [alone[line] for line in lines]
-
-
-def test_unknown_words_are_copied_and_lines_written_as_people_write_them(trained, tmp_path):
-    command = ("das Haus ist alt .", "decoding.beam_size=3")
-    assert translation_of(trained, tmp_path, *command) == ["the house is old."]
-    (words,) = translation_of(trained, tmp_path, *command, "detokenize=false")
-    assert words == "the house is old ."
-    (line,) = translation_of(trained, tmp_path, "Xylo Xylo Xylo Xylo", "decoding.beam_size=1")
-    assert "<unk>" not in line
-
-
-def test_n_best_lists_have_number_translation_and_falling_score(trained, tmp_path):
-    found = translation_of(trained, tmp_path, "ein Hund\n\ndas Haus\n", "decoding.n_best=3")
-    parts = [line.split(" ||| ") for line in found]
-    assert [number for number, _, _ in parts] == ["0", "0", "0", "1", "2", "2", "2"]
-    assert float(parts[0][2]) >= float(parts[1][2]) >= float(parts[2][2])
-
-
-def test_standard_input_is_translated_to_standard_output(trained, monkeypatch, capsys):
-    class Input:
-        buffer = io.BytesIO(b"\xef\xbb\xbfdas Haus ist alt .\r\n\r\nein Hund")
-
-    monkeypatch.setattr(sys, "stdin", Input)
-    translate_lines(recalled("mode=translate", f"checkpoint='{trained.folder}'"))
-    lines = capsys.readouterr().out.split("\n")
-    assert (lines[:2], len(lines)) == (["the house is old.", ""], 4)
-    Input.buffer = io.BytesIO(b"ein\nH\xfcnd\n")
-    with pytest.raises(DataError, match="standard input, line 2: byte 0xfc is not UTF-8"):
-        translate_lines(recalled("mode=translate", f"checkpoint='{trained.folder}'"))
-
-
-def test_a_file_that_is_not_utf8_is_named_with_its_line(trained, tmp_path):
-    with pytest.raises(DataError, match="source, line 2: byte 0xfc is not UTF-8"):
-        translation_of(trained, tmp_path, b"ein\nH\xfcnd\n")
-
-
-def test_a_line_of_five_thousand_words_is_translated(trained, tmp_path):
-    (found,) = translation_of(
-        trained, tmp_path, "Haus " * 5000, "decoding.max_length_ratio=0.01", "decoding.beam_size=2"
-    )
-    assert len(found.split()) <= 60
-
-
-def test_words_of_a_dictionary_stand_for_unknown_ones(trained, tmp_path):
-    words = tmp_path / "words"
-    words.write_text("Hund\thound\nXylo\txylophone\n")
-    monkey = ("decoding.beam_size=1", f"decoding.dictionary='{words}'")
-    translation_of(trained, tmp_path, "Xylo", *monkey)
-    words.write_text("Hund hound\n")
-    with pytest.raises(DataError, match="words, line 1: expected a word, a tab"):
-        translation_of(trained, tmp_path, "Xylo", *monkey)
 
 
 def test_a_run_stopped_in_mid_epoch_goes_on_as_if_it_had_not_stopped(train, tmp_path):
