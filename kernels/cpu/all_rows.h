@@ -193,7 +193,7 @@ void all_data_gradients(const Site& site, const Steps& steps, Index columns,
     for (const ColumnBlock& block : blocks)
       for (Index s = begin; s < end; ++s) {
         const auto& [first_row, rows, kept] = parts[s];
-        float* grads = scratch<3>(transposed_size(block.count, rows));
+        float* grads = scratch<3>(gradients_size(block.count, rows));
         transpose_block(parts[s], block, grads);
         data_gradient(site, columns, block, kept, 0, kept.count, {grads, rows, block.count}, 0,
                       &block != &blocks.front(), sums + starts[s] - starts[begin]);

@@ -20,8 +20,7 @@ struct ColumnBlock {
 // first cache.
 inline std::vector<ColumnBlock> column_blocks(Index columns, Index rows) {
   const GradientChunk chunk = gradient_chunk(0, rows);
-  const Index vectors_of_two = 2 * chunk.vectors + chunk.half;
-  const Index most = 2 * kGradientBytes / SDROP_VECTOR_BYTES / vectors_of_two;
+  const Index most = 4 * kGradientBytes / SDROP_VECTOR_BYTES / chunk.vectors_of_four();
   const Index size = round_up(divide_up(columns, divide_up(columns, most)), 16);
   std::vector<ColumnBlock> blocks;
   for (Index first = 0; first < columns; first += size)
@@ -37,11 +36,19 @@ __attribute__((noinline)) void half_gradient_tile(Index count, const float* cons
   gradient_tile<Rows, Vectors, true>(count, weights, ahead, whole, halves, add, sums);
 }
 
+// Vectors of a tile's sums a kept neuron, and of what becomes of them.
+template <int Vectors, int Shared>
+constexpr int kTileSums = Vectors + (Shared == 2);
+template <int Vectors, int Shared>
+constexpr int kResults = Shared == 4 ? divide_up(Vectors, 4) : kTileSums<Vectors, Shared>;
+
 // Tiles of Rows kept neurons from `begin` on; the first that `end` leaves no room for is returned.
-template <int Rows, int Vectors, bool Half>
+// `Shared` is how many columns of gradients share vectors: all `Vectors` of them, or with two a half
+// one beside `Vectors` whole ones.
+template <int Rows, int Vectors, int Shared>
 __attribute__((noinline)) Index gradient_tiles(const float* weight, Index weight_row, Kept kept,
                                                Index begin, Index end, Index count,
-                                               const float* whole, const float* halves, bool add,
+                                               const float* grads, const float* halves, bool add,
                                                float* sums) {
   static_assert(Rows <= kReadableBehindKept);
   Index k = begin;
@@ -51,56 +58,59 @@ __attribute__((noinline)) Index gradient_tiles(const float* weight, Index weight
       rows[i] = weight + kept.neurons[k + i] * weight_row;
       ahead[i] = weight + kept.neurons[k + Rows + i] * weight_row;
     }
-    float* to = sums + k * (Vectors + Half) * kLanes;
-    if constexpr (Half)
-      half_gradient_tile<Rows, Vectors>(count, rows, ahead, whole, halves, add, to);
+    float* to = sums + k * kResults<Vectors, Shared> * kLanes;
+    if constexpr (Shared == 4)
+      gradient_tile_of_fours<Rows, Vectors>(count, rows, ahead, grads, add, to);
+    else if constexpr (Shared == 2)
+      half_gradient_tile<Rows, Vectors>(count, rows, ahead, grads, halves, add, to);
     else
-      gradient_tile<Rows, Vectors, false>(count, rows, ahead, whole, halves, add, to);
+      gradient_tile<Rows, Vectors, false>(count, rows, ahead, grads, halves, add, to);
   }
   return k;
 }
 
 // Kept neurons [begin, end) of one chunk of so many vectors, in tiles of at most Rows of them.
-template <int Rows, int Vectors, bool Half>
+template <int Rows, int Vectors, int Shared>
 void chunk_gradient(const float* weight, Index weight_row, Kept kept, Index begin, Index end,
-                    Index count, const float* whole, const float* halves, bool add, float* sums) {
-  begin = gradient_tiles<Rows, Vectors, Half>(weight, weight_row, kept, begin, end, count, whole,
-                                              halves, add, sums);
+                    Index count, const float* grads, const float* halves, bool add, float* sums) {
+  begin = gradient_tiles<Rows, Vectors, Shared>(weight, weight_row, kept, begin, end, count, grads,
+                                                halves, add, sums);
   if constexpr (Rows > 1)
     if (begin < end)
-      chunk_gradient<Rows - 1, Vectors, Half>(weight, weight_row, kept, begin, end, count, whole,
-                                              halves, add, sums);
+      chunk_gradient<Rows - 1, Vectors, Shared>(weight, weight_row, kept, begin, end, count, grads,
+                                                halves, add, sums);
 }
 
-// Calls chunk_gradient for so many vectors.
-template <int Vectors, bool Half, typename... Arguments>
+// Calls chunk_gradient for so many vectors, from Least to Most.
+template <int Most, int Least, int Shared, typename... Arguments>
 SDROP_INLINE void gradient_of_vectors(Index vectors, Arguments... arguments) {
-  constexpr int kStep = Half ? 2 : 1;
-  if constexpr (Vectors >= 2)
-    if (vectors < Vectors) return gradient_of_vectors<Vectors - kStep, Half>(vectors, arguments...);
-  chunk_gradient<gradient_rows(Vectors + Half), Vectors, Half>(arguments...);
+  if constexpr (Most > Least)
+    if (vectors < Most) return gradient_of_vectors<Most - 1, Least, Shared>(vectors, arguments...);
+  chunk_gradient<gradient_rows(kTileSums<Most, Shared>), Most, Shared>(arguments...);
 }
 
 // sums = or += W[kept] G^T over one block of columns, for kept neurons [begin, end) and all rows of
 // the gradients; column block.first of the weight is column `first` of the gradients, a multiple of
-// two. The sums are chunks of (kept.count, pitch) as in product.h.
+// four. The sums are chunks of (kept.count, pitch) as in product.h.
 inline void data_gradient(const Site& site, Index weight_row, ColumnBlock block, Kept kept,
                           Index begin, Index end, TransposedGradients grads, Index first, bool add,
                           float* sums) {
   for (Index row = 0; row < grads.rows; row += kChunk) {
     const GradientChunk chunk = gradient_chunk(row, grads.rows);
     const float* of_chunk = grads.data + chunk.offset(grads.columns);
-    const float* whole = of_chunk + first * chunk.pitch();
-    const float* halves =
-        chunk.half ? of_chunk + chunk.halves(grads.columns) + first / 2 * kLanes : nullptr;
-    const auto multiply = [&](const auto& gradient) {
-      gradient(chunk.vectors, site.weight + block.first, weight_row, kept, begin, end, block.count,
-               whole, halves, add, sums + chunk.offset(kept.count));
+    const auto multiply = [&](const auto& gradient, Index vectors, Index whole, Index halves) {
+      gradient(vectors, site.weight + block.first, weight_row, kept, begin, end, block.count,
+               of_chunk + whole, of_chunk + halves, add, sums + chunk.offset(kept.count));
     };
-    if (chunk.half)
-      multiply([](auto... all) { gradient_of_vectors<2, true>(all...); });
+    if (chunk.of_four > 0)
+      multiply([](auto... all) { gradient_of_vectors<6, 1, 4>(all...); }, chunk.of_four,
+               first / 4 * chunk.of_four * kLanes, 0);
+    else if (chunk.half)
+      multiply([](auto... all) { gradient_of_vectors<2, 2, 2>(all...); }, chunk.vectors,
+               first * chunk.pitch(), chunk.halves(grads.columns) + first / 2 * kLanes);
     else
-      multiply([](auto... all) { gradient_of_vectors<kChunkVectors, false>(all...); });
+      multiply([](auto... all) { gradient_of_vectors<kChunkVectors, 2, 1>(all...); },
+               chunk.vectors, first * chunk.pitch(), 0);
   }
 }
 

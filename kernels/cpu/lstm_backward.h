@@ -18,7 +18,7 @@ class BackwardRecurrence {
       : layer_(layer), steps_(layer.steps), run_(run), size_(layer.hidden_size),
         gates_{const_cast<float*>(layer.gates), steps_.rows},
         cells_{const_cast<float*>(layer.cells), steps_.rows}, grad_gates_(grad_gates),
-        grad_columns_(transposed_size(4 * size_, steps_.batch)),
+        grad_columns_(gradients_size(4 * size_, steps_.batch)),
         sums_(transposed_size(most_kept(layer.hidden_site), steps_.batch)) {
     copy_or_clear(layer.grad_h_n, layer.grad_h_0);
     copy_or_clear(layer.grad_c_n, layer.grad_c_0);

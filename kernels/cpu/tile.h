@@ -72,7 +72,7 @@ SDROP_INLINE void add_outer_product(Vector (&sum)[Rows][Vectors], const Left& le
     Vector a[Rows];
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) a[i] = left(i);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) {
       const Vector b = load(right(j));
 #pragma GCC unroll 16
@@ -80,12 +80,12 @@ SDROP_INLINE void add_outer_product(Vector (&sum)[Rows][Vectors], const Left& le
     }
   } else {
     Vector b[Vectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) b[j] = load(right(j));
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
       const Vector a = left(i);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int j = 0; j < Vectors; ++j) sum[i][j] += a * b[j];
     }
   }
@@ -129,14 +129,13 @@ SDROP_INLINE void gradient_tile(Index count, const float* const* weights,
                                 bool add, float* sums) {
   constexpr Index kLine = 16;  // floats of a cache line
   constexpr int kStep = Half ? 2 : 1;
-  Vector sum[Rows][std::max(1, Vectors)] = {}, sum_halves[Rows][1] = {};
+  Vector sum[Rows][Vectors] = {}, sum_halves[Rows][1] = {};
   const float* row[Rows];
   for (int i = 0; i < Rows; ++i) row[i] = weights[i];
   const auto add_column = [&](Index n) __attribute__((always_inline)) {
-    if constexpr (Vectors > 0)
-      add_outer_product(
-          sum, [&](int i) { return broadcast(row[i][n]); },
-          [&](int j) { return whole + j * kLanes; });
+    add_outer_product(
+        sum, [&](int i) { return broadcast(row[i][n]); },
+        [&](int j) { return whole + j * kLanes; });
     whole += Vectors * kLanes;
   };
   const auto half_vector = [&](int) { return halves; };
@@ -170,9 +169,59 @@ SDROP_INLINE void gradient_tile(Index count, const float* const* weights,
 #pragma GCC unroll 4
     for (int j = 0; j < kSums; ++j) {
       float* to = sums + (i * kSums + j) * kLanes;
-      const Vector found = j < Vectors ? sum[i][j] : add_pairs(sum_halves[i][0]);
+      const Vector found = j < Vectors ? sum[i][j] : add_pairs(sum_halves[i][0], sum_halves[i][0]);
       store(to, add ? load(to) + found : found);
     }
+}
+
+// Adds each four lanes of vectors First to First + 3 of the sums, where there are as many.
+template <int First, int Vectors>
+SDROP_INLINE Vector sums_of_four(const Vector (&sum)[Vectors]) {
+  Vector b{}, c{}, d{};
+  if constexpr (First + 1 < Vectors) b = sum[First + 1];
+  if constexpr (First + 2 < Vectors) c = sum[First + 2];
+  if constexpr (First + 3 < Vectors) d = sum[First + 3];
+  return add_pairs(add_pairs(sum[First], b), add_pairs(c, d));
+}
+
+// The same with four columns of gradients in `Vectors` vectors, which are multiplied with four
+// weights; the four sums of a row are added in the end.
+template <int Rows, int Vectors>
+SDROP_INLINE void gradient_tile_of_fours(Index count, const float* const* weights,
+                                         const float* const* ahead, const float* fours, bool add,
+                                         float* sums) {
+  constexpr Index kLine = 16;  // floats of a cache line
+  Vector sum[Rows][Vectors] = {};
+  const float* row[Rows];
+  for (int i = 0; i < Rows; ++i) row[i] = weights[i];
+  const auto add_four = [&](const auto& four_weights) __attribute__((always_inline)) {
+    add_outer_product(
+        sum, [&](int i) { return broadcast_four(four_weights(i)); },
+        [&](int j) { return fours + j * kLanes; });
+    fours += Vectors * kLanes;
+  };
+  Index n = 0;
+#pragma GCC unroll 2
+  for (; n + 4 <= count; n += 4) {
+    if (n % kLine == 0)
+#pragma GCC unroll 8
+      for (int i = 0; i < Rows; ++i) prefetch(ahead[i] + n);
+    add_four([&](int i) { return row[i] + n; });
+  }
+  if (n < count) {
+    float last[Rows][4] = {};
+    for (int i = 0; i < Rows; ++i) std::copy_n(row[i] + n, count - n, last[i]);
+    add_four([&](int i) { return last[i]; });
+  }
+  const auto put = [&](Vector found) __attribute__((always_inline)) {
+    store(sums, add ? load(sums) + found : found);
+    sums += kLanes;
+  };
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) {
+    put(sums_of_four<0>(sum[i]));
+    if constexpr (Vectors > 4) put(sums_of_four<4>(sum[i]));
+  }
 }
 
 // Row kept[i] of the target += sum over `count` rows of A, (count, kTileRows), and B.

@@ -36,15 +36,28 @@ SDROP_INLINE Vector broadcast_pair(const float* from) {
   return reinterpret_cast<Vector>(pair - Pairs{});
 }
 
-template <int... Lane>
-SDROP_INLINE Vector add_pairs_in(Vector value, std::integer_sequence<int, Lane...>) {
-  return __builtin_shufflevector(value, value, 2 * Lane % kLanes...) +
-         __builtin_shufflevector(value, value, 2 * Lane % kLanes + 1 ...);
+// Four elements again and again.
+SDROP_INLINE Vector broadcast_four(const float* from) {
+  typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+  const Four& four = *reinterpret_cast<const Four*>(from);
+#if SDROP_VECTOR_BYTES == 16
+  return four;
+#elif SDROP_VECTOR_BYTES == 32
+  return __builtin_ia32_vbroadcastf128_ps256(&four);
+#else
+  return __builtin_shufflevector(four, four, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
+#endif
 }
 
-// Lane i is the sum of lanes 2 i and 2 i + 1; the second half repeats the first.
-SDROP_INLINE Vector add_pairs(Vector value) {
-  return add_pairs_in(value, std::make_integer_sequence<int, kLanes>());
+template <int... Lane>
+SDROP_INLINE Vector add_pairs_in(Vector a, Vector b, std::integer_sequence<int, Lane...>) {
+  return __builtin_shufflevector(a, b, 2 * Lane...) +
+         __builtin_shufflevector(a, b, 2 * Lane + 1 ...);
+}
+
+// Lane i is the sum of lanes 2 i and 2 i + 1 of a, and behind them those of b.
+SDROP_INLINE Vector add_pairs(Vector a, Vector b) {
+  return add_pairs_in(a, b, std::make_integer_sequence<int, kLanes>());
 }
 
 // The first `live` elements, and zeroes: nothing is read behind the end of an array.

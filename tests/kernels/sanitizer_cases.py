@@ -93,17 +93,18 @@ def few_cases() -> Iterator[Case]:
         )
     yield lstm_case("one of each", random_layer(1, 1, 1, 1, ("all", "all")))
     yield lstm_case("a wide batch", random_layer(2, 65, 7, 33, ("III", "III")))
-    # Half vectors of gradients: alone or beside two whole ones, and in two blocks of columns.
-    for batch in (20, 36):
-        yield lstm_case(f"halves, B={batch}", random_layer(2, batch, 7, 33, ("III", "III")))
+    # Columns of gradients that share vectors: four all of them, behind whole ones too, or two a half
+    # one; and blocks of such columns.
+    for batch in (3, 10, 12, 20, 44):
+        yield lstm_case(f"shared, B={batch}", random_layer(2, batch, 7, 33, ("III", "III")))
         mask = draw("III", 2, batch, 9)
-        yield linear_case(f"halves, linear, B={batch}", torch.randn(2, batch, 9), 37, mask)
+        yield linear_case(f"shared, linear, B={batch}", torch.randn(2, batch, 9), 37, mask)
     # Few rows: weights in place and packed, stripes of 512 columns, and ends within a vector.
     for batch in (2, 31):
         yield lstm_case(f"few rows, B={batch}", random_layer(1, batch, 9, 37, ("III", "III")))
         mask = draw("III", 1, batch, 19)
         yield linear_case(f"few rows, linear, B={batch}", torch.randn(1, batch, 19), 553, mask)
-    yield lstm_case("halves in two blocks", random_layer(2, 3, 5, 300, ("III", "III")))
+    yield lstm_case("shared in blocks", random_layer(2, 10, 5, 170, ("III", "III")))
     yield from _extremes()
 
 

@@ -36,6 +36,14 @@ def test_odd_sizes_agree_with_the_equations(steps, batch, hidden_size):
     check(random_layer(steps, batch, 1 + index % 40, hidden_size, patterns))
 
 
+@pytest.mark.parametrize("batch", [2, 4, 5, 6, 8, 9, 10, 12, 13, 16, 22, 25, 42])
+@pytest.mark.parametrize("hidden_size", [7, 90, 130])
+def test_all_shares_of_a_vector_agree_with_the_equations(batch, hidden_size):
+    # Columns of a small batch's gradients share vectors, and how many depends on the batch.
+    patterns = PATTERNS[batch % 7], PATTERNS[(batch + hidden_size) % 7]
+    check(random_layer(2, batch, 11, hidden_size, patterns))
+
+
 @pytest.mark.parametrize("patterns", list(itertools.product(PATTERNS, repeat=2)))
 def test_all_pairs_of_patterns_agree_with_the_equations(patterns):
     check(random_layer(5, 6, 23, 18, patterns))
