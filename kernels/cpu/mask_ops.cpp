@@ -35,11 +35,15 @@ Index count_at_most(const std::vector<std::uint32_t>& words, std::uint32_t bound
   return count;
 }
 
-// The smallest bound that at least `kept` of the words do not exceed: its bits, from the highest.
-std::uint32_t smallest_bound(const std::vector<std::uint32_t>& words, Index kept) {
+// A bound that exactly `kept` of the words do not exceed, bit by bit from the highest: mostly few
+// bits tell. Where equal words forbid it, the smallest bound that at least so many do not exceed.
+std::uint32_t bound_of(const std::vector<std::uint32_t>& words, Index kept) {
   std::uint32_t bound = 0xFFFFFFFFu;
-  for (std::uint32_t bit = 0x80000000u; bit > 0; bit >>= 1)
-    if (count_at_most(words, bound - bit) >= kept) bound -= bit;
+  for (std::uint32_t bit = 0x80000000u; bit > 0; bit >>= 1) {
+    const Index count = count_at_most(words, bound - bit);
+    if (count >= kept) bound -= bit;
+    if (count == kept) break;
+  }
   return bound;
 }
 
@@ -53,7 +57,7 @@ Tensor kept_indices(const Tensor& key, Index site, Index first_step, Index steps
   std::vector<std::int64_t> found(size + 1);
   for (Index t = 0; t < steps; ++t, to += kept) {
     draw_words(value, site, first_step + t, 0, size, words.data());
-    const std::uint32_t bound = smallest_bound(words, kept);
+    const std::uint32_t bound = bound_of(words, kept);
     Index count = 0;
     for (Index j = 0; j < size; ++j) {
       found[count] = j;
