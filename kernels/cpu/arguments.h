@@ -15,25 +15,34 @@
 
 #include "huge_pages.h"
 #include "interface.h"
+#include "new_tensor.h"
 
 namespace sdrop {
 
 using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
 
 inline void on_torch_threads(Index begin, Index end, Index grain, Body body, void* context) {
   STABLE_TORCH_ERROR_CODE_CHECK(torch_parallel_for(begin, end, grain, body, context));
 }
 
-// The tensor as contiguous float32 of the expected shape.
-inline Tensor floats(const Tensor& tensor, const std::vector<Index>& shape, const char* name) {
+// torch's own, but where there is nothing to do: asking it to do nothing takes a microsecond.
+inline Tensor in_one_piece(const Tensor& tensor) {
+  return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
+}
+
+inline void check_floats(const Tensor& tensor, const char* name) {
   STD_TORCH_CHECK(tensor.is_cpu() && tensor.scalar_type() == ScalarType::Float, name,
                   ": expected a float32 tensor on the CPU");
+}
+
+// The tensor as contiguous float32 of the expected shape.
+inline Tensor floats(const Tensor& tensor, const std::vector<Index>& shape, const char* name) {
+  check_floats(tensor, name);
   bool fits = tensor.dim() == static_cast<Index>(shape.size());
   for (std::size_t i = 0; fits && i < shape.size(); ++i)
     fits = tensor.size(static_cast<Index>(i)) == shape[i];
   STD_TORCH_CHECK(fits, name, ": unexpected shape");
-  return torch::stable::contiguous(tensor);
+  return in_one_piece(tensor);
 }
 
 // The shape of `input` with another number of features.
@@ -55,10 +64,12 @@ inline const float* data_or_null(const std::optional<Tensor>& tensor) {
   return tensor ? tensor->const_data_ptr<float>() : nullptr;
 }
 
-// A weight (N, K) in torch's shape as contiguous (K, N): no copy where its memory is K-major.
-inline Tensor k_major(const Tensor& weight, const char* name) {
-  STD_TORCH_CHECK(weight.dim() == 2, name, ": expected two dimensions");
-  return floats(torch::stable::transpose(weight, 0, 1), {weight.size(1), weight.size(0)}, name);
+// What holds a weight (N, K) as a contiguous (K, N): itself where it is K-major.
+inline Tensor k_major(const Tensor& weight) {
+  STD_TORCH_CHECK(weight.dim() == 2, "weight: expected two dimensions");
+  check_floats(weight, "weight");
+  if (weight.stride(0) == 1 && weight.stride(1) == weight.size(0)) return weight;
+  return in_one_piece(torch::stable::transpose(weight, 0, 1));
 }
 
 // The steps of (T, B, ...) activations, or of packed (rows, ...) ones.
@@ -69,7 +80,7 @@ class StepsArgument {
       STD_TORCH_CHECK(batch_sizes->scalar_type() == ScalarType::Long && batch_sizes->is_cpu() &&
                           batch_sizes->dim() == 1 && input.dim() == 2,
                       "batch_sizes: expected (T,) int64 on the CPU beside packed (rows, features)");
-      const Tensor sizes = torch::stable::contiguous(*batch_sizes);
+      const Tensor sizes = in_one_piece(*batch_sizes);
       const auto* data = sizes.const_data_ptr<std::int64_t>();
       sizes_.assign(data, data + sizes.numel());
     } else {
@@ -103,7 +114,7 @@ class SiteArgument {
  public:
   SiteArgument(const Tensor& weight, const std::optional<Tensor>& kept,
                const std::optional<Tensor>& mask, double scale, const Steps& steps)
-      : weight_(k_major(weight, "weight")), size_(weight_.size(0)) {
+      : weight_(k_major(weight)), size_(weight.size(1)), columns_(weight.size(0)) {
     site_.scale = kept ? static_cast<float>(scale) : 1.0f;
     if (kept)
       take_kept(*kept, steps);
@@ -123,10 +134,12 @@ class SiteArgument {
 
   const Site& operator*() const { return site_; }
   const Site* operator->() const { return &site_; }
-  Index columns() const { return weight_.size(1); }
+  Index columns() const { return columns_; }
 
-  // The gradient of the weight: (K, N), whose transpose has the parameter's shape and strides.
-  Tensor new_gradient() const { return torch::stable::new_empty(weight_, {size_, columns()}); }
+  // The gradient of the weight, with the shape and the strides of a K-major parameter.
+  Tensor new_gradient() const {
+    return new_strided<float>({columns_, size_}, {1, columns_});
+  }
 
  private:
   void keep_all() {
@@ -139,7 +152,7 @@ class SiteArgument {
     STD_TORCH_CHECK(kept.dim() == 2 && kept.scalar_type() == ScalarType::Long && kept.is_cpu() &&
                         (kept.size(0) == 1 || kept.size(0) == steps.count),
                     "kept: expected (1 or T, k) int64 on the CPU");
-    const Tensor indices = torch::stable::contiguous(kept);
+    const Tensor indices = in_one_piece(kept);
     const auto* data = indices.const_data_ptr<std::int64_t>();
     kept_.resize(indices.numel());
     for (std::size_t i = 0; i < kept_.size(); ++i) {
@@ -168,7 +181,7 @@ class SiteArgument {
   }
 
   Tensor weight_;
-  Index size_;
+  Index size_, columns_;
   std::optional<Tensor> mask_;
   std::vector<std::int32_t> kept_;
   std::vector<Index> starts_;

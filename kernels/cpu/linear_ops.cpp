@@ -6,8 +6,6 @@
 namespace sdrop {
 namespace {
 
-using torch::stable::new_empty;
-
 Tensor linear(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
               const std::optional<Tensor>& kept, const std::optional<Tensor>& mask, double scale,
               const std::optional<Tensor>& batch_sizes) {
@@ -16,7 +14,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const std::optional<Ten
   const Tensor x = floats(input, with_features(input, site->size), "input");
   std::optional<Tensor> b;
   if (bias) b = floats(*bias, {site.columns()}, "bias");
-  const Tensor output = new_empty(x, with_features(input, site.columns()));
+  const Tensor output = new_floats(with_features(input, site.columns()));
   kernels().linear_forward({*steps, *site, site.columns(), x.const_data_ptr<float>(),
                             data_or_null(b), output_data(output)},
                            on_torch_threads);
@@ -32,14 +30,14 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(
   const Tensor x = floats(input, with_features(input, site->size), "input");
   const Tensor grad = floats(grad_output, with_features(input, site.columns()), "grad_output");
   const Tensor grad_x =
-      needs_input_grad ? new_empty(x, with_features(input, site->size)) : new_empty(x, {0});
-  const Tensor grad_weight = site.new_gradient(), grad_bias = new_empty(x, {site.columns()});
+      needs_input_grad ? new_floats(with_features(input, site->size)) : new_floats({0});
+  const Tensor grad_weight = site.new_gradient(), grad_bias = new_floats({site.columns()});
   kernels().linear_backward(
       {*steps, *site, site.columns(), grad.const_data_ptr<float>(), x.const_data_ptr<float>(),
        needs_input_grad ? output_data(grad_x) : nullptr, output_data(grad_weight),
        output_data(grad_bias)},
       on_torch_threads);
-  return {grad_x, torch::stable::transpose(grad_weight, 0, 1), grad_bias};
+  return {grad_x, grad_weight, grad_bias};
 }
 
 }  // namespace

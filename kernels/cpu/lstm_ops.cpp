@@ -6,9 +6,6 @@
 namespace sdrop {
 namespace {
 
-using torch::stable::new_empty;
-using torch::stable::transpose;
-
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lstm(
     const Tensor& input, const Tensor& h_0, const Tensor& c_0, const Tensor& weight_ih,
     const Tensor& weight_hh, const std::optional<Tensor>& bias,
@@ -27,9 +24,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lstm(
   std::optional<Tensor> b;
   if (bias) b = floats(*bias, {4 * size}, "bias");
   const Index padded = padded_hidden_size(size);
-  const Tensor output = new_empty(x, with_features(input, size));
-  const Tensor h_n = new_empty(x, {batch, size}), c_n = new_empty(x, {batch, size});
-  const Tensor gates = new_empty(x, {rows, 4 * padded}), cells = new_empty(x, {rows, padded});
+  const Tensor output = new_floats(with_features(input, size));
+  const Tensor h_n = new_floats({batch, size}), c_n = new_floats({batch, size});
+  const Tensor gates = new_floats({rows, 4 * padded}), cells = new_floats({rows, padded});
   kernels().lstm_forward(
       {*steps, *input_site, *hidden_site, size, x.const_data_ptr<float>(),
        h.const_data_ptr<float>(), c.const_data_ptr<float>(), data_or_null(b),
@@ -41,8 +38,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lstm(
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> lstm_backward(
     const Tensor& grad_output, const std::optional<Tensor>& grad_h_n,
-    const std::optional<Tensor>& grad_c_n, const Tensor& input, const Tensor& h_0, const Tensor& c_0, const Tensor& weight_ih,
-    const Tensor& weight_hh, const std::optional<Tensor>& input_kept,
+    const std::optional<Tensor>& grad_c_n, const Tensor& input, const Tensor& h_0,
+    const Tensor& c_0, const Tensor& weight_ih, const Tensor& weight_hh,
+    const std::optional<Tensor>& input_kept,
     const std::optional<Tensor>& input_mask, double input_scale,
     const std::optional<Tensor>& hidden_kept, const std::optional<Tensor>& hidden_mask,
     double hidden_scale, const std::optional<Tensor>& batch_sizes, bool reverse,
@@ -62,11 +60,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> lstm_backward(
   const Tensor y = floats(output, shape, "output");
   const Tensor saved_gates = floats(gates, {rows, 4 * padded}, "gates");
   const Tensor saved_cells = floats(cells, {rows, padded}, "cells");
-  const Tensor grad_x = needs_input_grad ? new_empty(x, with_features(input, input_site->size))
-                                         : new_empty(x, {0});
-  const Tensor grad_h_0 = new_empty(x, {batch, size}), grad_c_0 = new_empty(x, {batch, size});
+  const Tensor grad_x =
+      needs_input_grad ? new_floats(with_features(input, input_site->size)) : new_floats({0});
+  const Tensor grad_h_0 = new_floats({batch, size}), grad_c_0 = new_floats({batch, size});
   const Tensor grad_ih = input_site.new_gradient(), grad_hh = hidden_site.new_gradient();
-  const Tensor grad_bias = new_empty(x, {4 * size});
+  const Tensor grad_bias = new_floats({4 * size});
   kernels().lstm_backward(
       {*steps, *input_site, *hidden_site, size, grad.const_data_ptr<float>(),
        data_or_null(grad_h), data_or_null(grad_c), x.const_data_ptr<float>(),
@@ -75,8 +73,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> lstm_backward(
        needs_input_grad ? output_data(grad_x) : nullptr, output_data(grad_h_0),
        output_data(grad_c_0), output_data(grad_ih), output_data(grad_hh), output_data(grad_bias)},
       on_torch_threads);
-  return {grad_x, grad_h_0, grad_c_0, transpose(grad_ih, 0, 1), transpose(grad_hh, 0, 1),
-          grad_bias};
+  return {grad_x, grad_h_0, grad_c_0, grad_ih, grad_hh, grad_bias};
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ Tensor kept_indices(const Tensor& key, Index site, Index first_step, Index steps
                     Index kept) {
   STD_TORCH_CHECK(kept >= 0 && kept <= size, "kept: expected at most ", size, ", got ", kept);
   const std::uint64_t value = key_value(key);
-  const Tensor indices = torch::stable::new_empty(key, {steps, kept});
+  const Tensor indices = new_tensor<std::int64_t>({steps, kept});
   auto* to = indices.mutable_data_ptr<std::int64_t>();
   std::vector<std::uint32_t> words(size);
   std::vector<std::int64_t> found(size + 1);
@@ -76,11 +76,11 @@ Tensor kept_indices(const Tensor& key, Index site, Index first_step, Index steps
 
 template <typename Element>
 Tensor bernoulli(const Tensor& key, Index site, Index first_step, Index steps, Index batch,
-                 Index size, double rate, ScalarType dtype) {
+                 Index size, double rate) {
   const std::uint64_t value = key_value(key);
   const auto threshold = static_cast<std::uint64_t>(std::nearbyint(std::ldexp(rate, 32)));
   const auto scale = static_cast<Element>(1.0 / (1.0 - rate));
-  const Tensor mask = torch::stable::new_empty(key, {steps, batch, size}, dtype);
+  const Tensor mask = new_tensor<Element>({steps, batch, size});
   auto* to = mask.mutable_data_ptr<Element>();
   std::vector<std::uint32_t> words(size);
   for (Index t = 0; t < steps; ++t)
@@ -94,9 +94,8 @@ Tensor bernoulli(const Tensor& key, Index site, Index first_step, Index steps, I
 Tensor keep_mask(const Tensor& key, Index site, Index first_step, Index steps, Index batch,
                  Index size, double rate, ScalarType dtype) {
   if (dtype == ScalarType::Double)
-    return bernoulli<double>(key, site, first_step, steps, batch, size, rate, dtype);
-  const Tensor mask =
-      bernoulli<float>(key, site, first_step, steps, batch, size, rate, ScalarType::Float);
+    return bernoulli<double>(key, site, first_step, steps, batch, size, rate);
+  const Tensor mask = bernoulli<float>(key, site, first_step, steps, batch, size, rate);
   return dtype == ScalarType::Float ? mask : torch::stable::to(mask, dtype);
 }
 
