@@ -93,8 +93,8 @@ def few_cases() -> Iterator[Case]:
         )
     yield lstm_case("one of each", random_layer(1, 1, 1, 1, ("all", "all")))
     yield lstm_case("a wide batch", random_layer(2, 65, 7, 33, ("III", "III")))
-    # Columns of gradients that share vectors: four all of them, behind whole ones too, or two a half
-    # one; and blocks of such columns.
+    # Columns of gradients that share vectors: four all of them, behind whole ones too, or two a
+    # half one; and blocks of such columns.
     for batch in (3, 10, 12, 20, 44):
         yield lstm_case(f"shared, B={batch}", random_layer(2, batch, 7, 33, ("III", "III")))
         mask = draw("III", 2, batch, 9)
