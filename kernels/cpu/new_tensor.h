@@ -1,6 +1,6 @@
-// New tensors, straight from torch's allocator: its dispatcher looks an operator up by name, and each
-// tensor took a microsecond or two. A layer makes eleven a training step, and a step of one unit took
-// twice as long.
+// New tensors, straight from torch's allocator: its dispatcher looks an operator up by name, and
+// each tensor took a microsecond or two. A layer makes eleven a training step, and the ops of a layer
+// of one unit took twice as long.
 #pragma once
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -38,7 +38,8 @@ Tensor new_strided(const std::vector<Index>& shape, const std::vector<Index>& st
 template <typename Element>
 Tensor new_tensor(const std::vector<Index>& shape) {
   std::vector<Index> strides(shape.size(), 1);
-  for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<Index>(1, shape[i]);
+  for (std::size_t i = shape.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * std::max<Index>(1, shape[i]);
   return new_strided<Element>(shape, strides);
 }
 

@@ -114,6 +114,8 @@ SDROP_INLINE void multiply_tile(Index count, Weights weights, const float* a, In
             sum[i][j] + load(start.data + i * start.row + j * start.vector));
 }
 
+constexpr Index kLine = 16;  // floats of a cache line
+
 // Rows of weights that a tile of the data gradient takes together; each needs a pointer.
 constexpr int gradient_rows(int vectors) {
   return std::min(8, (SDROP_VECTOR_BYTES == 64 ? 24 : 12) / vectors);
@@ -127,7 +129,6 @@ template <int Rows, int Vectors, bool Half>
 SDROP_INLINE void gradient_tile(Index count, const float* const* weights,
                                 const float* const* ahead, const float* whole, const float* halves,
                                 bool add, float* sums) {
-  constexpr Index kLine = 16;  // floats of a cache line
   constexpr int kStep = Half ? 2 : 1;
   Vector sum[Rows][Vectors] = {}, sum_halves[Rows][1] = {};
   const float* row[Rows];
@@ -190,7 +191,6 @@ template <int Rows, int Vectors>
 SDROP_INLINE void gradient_tile_of_fours(Index count, const float* const* weights,
                                          const float* const* ahead, const float* fours, bool add,
                                          float* sums) {
-  constexpr Index kLine = 16;  // floats of a cache line
   Vector sum[Rows][Vectors] = {};
   const float* row[Rows];
   for (int i = 0; i < Rows; ++i) row[i] = weights[i];
