@@ -23,15 +23,16 @@ COMMON = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-g0", "-Wall", "-Wextra
 KERNEL = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"]
 TORCH = ["-O3", "-DTORCH_TARGET_VERSION=0x020a000000000000"]
 
-# Name -> flags and width of its vectors in bytes.
-PORTABLE = {"portable": ([], 16)}
+# Name -> flags, width of its vectors in bytes, and the numbers that it is compiled for. The
+# portable one has all, so that every machine can run and test them.
+PORTABLE = {"portable": ([], 16, ("FLOAT32", "BFLOAT16"))}
+_AVX2 = ["-mavx2", "-mfma"]
+_AVX512 = [f"-mavx512{part}" for part in ("f", "vl", "dq", "bw")] + _AVX2
+_AVX512.append("-mprefer-vector-width=512")
 X86 = {
-    "avx2": (["-mavx2", "-mfma"], 32),
-    "avx512": (
-        [f"-mavx512{part}" for part in ("f", "vl", "dq", "bw")]
-        + ["-mavx2", "-mfma", "-mprefer-vector-width=512"],
-        64,
-    ),
+    "avx2": (_AVX2, 32, ("FLOAT32",)),
+    "avx512": (_AVX512, 64, ("FLOAT32",)),
+    "avx512_bf16": ([*_AVX512, "-mavx512bf16"], 64, ("BFLOAT16",)),
 }
 
 
@@ -89,8 +90,9 @@ def kernel_commands(objects: Path, *flags: str) -> list[list[str]]:
         flags: more flags of the compiler, which overrule the usual ones.
     """
     commands = []
-    for name, (own, width) in ({**X86, **PORTABLE} if _is_x86() else PORTABLE).items():
+    for name, (own, width, numbers) in ({**X86, **PORTABLE} if _is_x86() else PORTABLE).items():
         what = [f"-DSDROP_CAPABILITY={name}", f"-DSDROP_VECTOR_BYTES={width}"]
+        what += [f"-DSDROP_{each}" for each in numbers]
         source = ["-c", str(SOURCES / "capability.cpp"), "-o", str(objects / f"{name}.o")]
         commands.append([*compiler_command(), *KERNEL, *own, *flags, *what, *source])
     return commands

@@ -26,7 +26,7 @@ def backends() -> dict[str, str]:
     if NATIVE.capability is None:
         cpu = NATIVE.reason or "missing"
     else:
-        cpu = f"{AVAILABLE} ({NATIVE.capability})"
+        cpu = f"{AVAILABLE} ({NATIVE.capability}{', bfloat16' if NATIVE.bfloat16 else ''})"
     return {"reference": AVAILABLE, "torch": AVAILABLE, "cpu": cpu, "cuda": _cuda()}
 
 

@@ -50,6 +50,7 @@ struct MatrixRows {
   }
 };
 
+template <typename Precision>
 class ForwardProduct {
  public:
   ForwardProduct(const Site& site, const Steps& steps, Panels panels, const float* x,
@@ -57,24 +58,23 @@ class ForwardProduct {
       : site_(site), panels_(panels), run_(run), rows_(steps.rows),
         segments_(segments(site, steps)),
         starts_(offsets(segments_, [](const Segment& segment) {
-          return transposed_size(segment.kept.count, segment.rows);
+          return transposed_size(words<Precision>(segment.kept.count), segment.rows);
         })),
         dropped_(starts_.back()) {
     const RowPlaces places(steps);
     parallel(run, segments_.size(), site.size * steps.batch, [&](Index begin, Index end) {
       for (Index s = begin; s < end; ++s)
-        drop_transposed(x, site, places, segments_[s], dropped_.data() + starts_[s]);
+        drop_transposed<Precision>(x, site, places, segments_[s], dropped_.data() + starts_[s]);
     });
   }
 
   // target = drop(x) W + bias.
   template <typename Rows>
   void operator()(const float* bias, const Rows& target) const {
-    if (rows_ <= kFewRows) {
-      parallel_stripes(run_, width(), kept_work(segments_) * pieces(),
-                       [&](Stripe stripe) { one_stripe(stripe, bias, target); });
-      return;
-    }
+    if constexpr (Precision::kPerWord == 1)
+      if (rows_ <= kFewRows)
+        return parallel_stripes(run_, width(), kept_work(segments_) * pieces(),
+                                [&](Stripe stripe) { one_stripe(stripe, bias, target); });
     parallel(run_, divide_up(panels_.count(), kPanelsTogether), kept_work(segments_) * kGroupWidth,
              [&](Index begin, Index end) {
                for (Index group = begin; group < end; ++group) one_group(group, bias, target);
@@ -82,12 +82,16 @@ class ForwardProduct {
   }
 
  private:
+  // Words of a row of panels that lie side by side.
+  static constexpr Index kPanelWords = words<Precision>(kPanelWidth);
+  static constexpr Index kGroupWords = kPanelsTogether * kPanelWords;
+
   // Panels that are multiplied together.
   struct Group {
     Index count;
     Columns columns[kPanelsTogether];
     alignas(64) float start[kPanelsTogether][kPanelWidth];
-    float* packed;  // (size, kPanelsTogether, kPanelWidth)
+    float* packed;  // (size, kPanelsTogether, kPanelWords)
   };
 
   template <typename Rows>
@@ -120,21 +124,25 @@ class ForwardProduct {
 
   // Row by row: each row of the weight is looked up once.
   void pack(Group& group) const {
-    group.packed = scratch<0>(site_.size * kGroupWidth);
+    group.packed = scratch<0>(site_.size * kGroupWords);
     for (Index row = 0; row < site_.size; ++row)
       for (Index i = 0; i < group.count; ++i)
-        pack_panel(site_.weight + row * panels_.columns, panels_.columns, 1, group.columns[i],
-                   group.packed + row * kGroupWidth + i * kPanelWidth);
+        pack_panel(weight_of<Precision>(site_) + row * panels_.columns, panels_.columns, 1,
+                   group.columns[i], group.packed + row * kGroupWords + i * kPanelWords);
   }
 
   void multiply(std::size_t s, const Group& group, const Target* sums) const {
     const auto& [first_row, rows, kept] = segments_[s];
-    PanelProduct<PackedRows> products[kPanelsTogether];
+    const auto rows_of = [&](Index i) {
+      return packed_rows<Precision>(group.packed + i * kPanelWords, kGroupWords, kept.neurons,
+                                    kept.count);
+    };
+    PanelProduct<decltype(rows_of(0))> products[kPanelsTogether];
     for (Index i = 0; i < group.count; ++i)
-      products[i] = {PackedRows{group.packed + i * kPanelWidth, kept.neurons, kGroupWidth},
-                     {group.start[i], 0, kLanes}, sums[i]};
+      products[i] = {rows_of(i), {group.start[i], 0, kLanes}, sums[i]};
     const float* end = dropped_.data() + starts_.back();
-    multiply_panels(group.count, products, rows, kept.count, dropped_.data() + starts_[s],
+    multiply_panels(group.count, products, rows, words<Precision>(kept.count),
+                    dropped_.data() + starts_[s],
                     [&](const Next& next) {
                       const Index left = end - next.activations;
                       return Following(next.activations,
@@ -154,7 +162,7 @@ class ForwardProduct {
       float* sums = scratch<0>(rows * sums_width);
       for (Index piece = 0; piece < pieces(); ++piece) {
         const Index first = piece * width() + stripe.first;
-        multiply_few_rows(site_.weight + first, panels_.columns, stripe.count, kept,
+        multiply_few_rows(weight_of<Float32>(site_) + first, panels_.columns, stripe.count, kept,
                           dropped_.data() + starts_[s], rows, sums);
         for (Index column = 0; column < stripe.count; column += kLanes) {
           const Index live = std::min<Index>(kLanes, stripe.count - column);
@@ -177,12 +185,13 @@ class ForwardProduct {
 };
 
 // grad_x = drop'(G W^T) for all rows. `transpose_block(segment, block, to)` writes the transposed
-// gradients of a segment and a block of columns.
-template <typename TransposeBlock>
+// gradients of a segment and a block of columns. A row of the weight has so many numbers.
+template <typename Precision, typename TransposeBlock>
 void all_data_gradients(const Site& site, const Steps& steps, Index columns,
                         const TransposeBlock& transpose_block, float* grad_x, ParallelFor run) {
   const auto parts = segments(site, steps);
-  const auto blocks = column_blocks(columns, most_rows(parts));
+  const Index weight_row = words<Precision>(columns);
+  const auto blocks = column_blocks(weight_row, most_rows(parts));
   const RowPlaces places(steps);
   const auto starts = offsets(parts, [](const Segment& part) {
     return transposed_size(part.kept.count, part.rows);
@@ -195,8 +204,9 @@ void all_data_gradients(const Site& site, const Steps& steps, Index columns,
         const auto& [first_row, rows, kept] = parts[s];
         float* grads = scratch<3>(gradients_size(block.count, rows));
         transpose_block(parts[s], block, grads);
-        data_gradient(site, columns, block, kept, 0, kept.count, {grads, rows, block.count}, 0,
-                      &block != &blocks.front(), sums + starts[s] - starts[begin]);
+        data_gradient<Precision>(site, weight_row, block, kept, 0, kept.count,
+                                 {grads, rows, block.count}, 0, &block != &blocks.front(),
+                                 sums + starts[s] - starts[begin]);
       }
     for (Index s = begin; s < end; ++s)
       for (Index i = 0; i < parts[s].rows; ++i) {
@@ -208,25 +218,39 @@ void all_data_gradients(const Site& site, const Steps& steps, Index columns,
   });
 }
 
+// A panel of gradients, (rows, kPanelWidth), as words along the rows.
+template <typename Precision>
+const float* row_words(const float* grads, Index rows) {
+  if constexpr (Precision::kPerWord == 1) return grads;
+  float* pairs = scratch<5>(words<Precision>(rows) * kPanelWidth);
+  for (Index row = 0; row < rows; row += 2)
+    for (Index j = 0; j < kPanelWidth; j += kLanes) {
+      const float* low = grads + row * kPanelWidth + j;
+      const Vector high = row + 1 < rows ? load(low + kPanelWidth) : Vector{};
+      store(pairs + row / 2 * kPanelWidth + j, pair_up(load(low), high));
+    }
+  return pairs;
+}
+
 // grad_W = drop(x)^T G, where `x_at(row)` is row `row` of x and `grads_at(panel, segment)` is G,
 // (rows, kPanelWidth); grad_bias too, where it is not null.
-template <typename RowAt, typename GradsAt>
+template <typename Precision, typename RowAt, typename GradsAt>
 void all_weight_gradients(const Site& site, const Steps& steps, Panels panels, const RowAt& x_at,
-                          const GradsAt& grads_at, float* grad_weight, float* grad_bias,
+                          const GradsAt& grads_at, void* grad_weight, float* grad_bias,
                           ParallelFor run) {
   const auto parts = segments(site, steps);
   const RowPlaces places(steps);
   const auto starts = offsets(parts, [](const Segment& part) {
-    return part.rows * round_up(part.kept.count, kTileRows);
+    return words<Precision>(part.rows) * round_up(part.kept.count, kTileRows);
   });
   Buffer dropped(starts.back());
   parallel(run, parts.size(), site.size * steps.batch, [&](Index begin, Index end) {
     for (Index s = begin; s < end; ++s)
       for (Index i = 0; i < parts[s].rows; ++i) {
         const Index row = parts[s].first_row + i;
-        drop_row(x_at(row), parts[s].kept,
-                 factors_at(site, places.step[row], places.column[row]), i, parts[s].rows,
-                 dropped.data() + starts[s]);
+        drop_row<Precision>(x_at(row), parts[s].kept,
+                            factors_at(site, places.step[row], places.column[row]), i,
+                            parts[s].rows, dropped.data() + starts[s]);
       }
   });
   parallel(run, panels.count(), kept_work(parts) * kPanelWidth, [&](Index begin, Index end) {
@@ -237,14 +261,17 @@ void all_weight_gradients(const Site& site, const Steps& steps, Panels panels, c
       for (std::size_t s = 0; s < parts.size(); ++s) {
         const auto& [first_row, rows, kept] = parts[s];
         const float* grads = grads_at(panel, parts[s]);
-        accumulate_panel(kept.count, kept.neurons, rows, dropped.data() + starts[s], grads, sums);
+        accumulate_panel<Precision>(kept.count, kept.neurons, words<Precision>(rows),
+                                    dropped.data() + starts[s], row_words<Precision>(grads, rows),
+                                    sums);
         if (grad_bias)
           for (Index i = 0; i < rows; ++i)
             for (int j = 0; j < kPanelVectors; ++j)
               bias[j] += load(grads + i * kPanelWidth + j * kLanes);
       }
       const Columns to = panels.at(panel);
-      unpack_panel(sums, site.size, to, grad_weight, panels.columns);
+      unpack_panel(sums, site.size, to, static_cast<typename Precision::Number*>(grad_weight),
+                   panels.columns);
       if (grad_bias)
         for (int j = 0; j < kPanelVectors; ++j)
           store_first(grad_bias + to.first + j * to.stride, bias[j], to.live[j]);

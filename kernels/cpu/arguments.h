@@ -30,8 +30,13 @@ inline Tensor in_one_piece(const Tensor& tensor) {
   return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
 }
 
+inline bool is_float32(const Tensor& tensor) { return tensor.scalar_type() == ScalarType::Float; }
+inline bool is_bfloat16(const Tensor& tensor) {
+  return tensor.scalar_type() == ScalarType::BFloat16;
+}
+
 inline void check_floats(const Tensor& tensor, const char* name) {
-  STD_TORCH_CHECK(tensor.is_cpu() && tensor.scalar_type() == ScalarType::Float, name,
+  STD_TORCH_CHECK(tensor.is_cpu() && is_float32(tensor), name,
                   ": expected a float32 tensor on the CPU");
 }
 
@@ -53,11 +58,14 @@ inline std::vector<Index> with_features(const Tensor& input, Index features) {
   return shape;
 }
 
-// Where a new tensor is to be written.
-inline float* output_data(const Tensor& tensor) {
-  float* data = tensor.mutable_data_ptr<float>();
-  prefer_huge_pages(data, static_cast<std::size_t>(tensor.numel()) * sizeof(float));
+// Where a new tensor is to be written, of float32 or, if a gradient of a weight, of its numbers.
+inline void* gradient_data(const Tensor& tensor) {
+  void* data = tensor.mutable_data_ptr();
+  prefer_huge_pages(data, static_cast<std::size_t>(tensor.numel() * tensor.element_size()));
   return data;
+}
+inline float* output_data(const Tensor& tensor) {
+  return static_cast<float*>(gradient_data(tensor));
 }
 
 inline const float* data_or_null(const std::optional<Tensor>& tensor) {
@@ -67,7 +75,8 @@ inline const float* data_or_null(const std::optional<Tensor>& tensor) {
 // What holds a weight (N, K) as a contiguous (K, N): itself where it is K-major.
 inline Tensor k_major(const Tensor& weight) {
   STD_TORCH_CHECK(weight.dim() == 2, "weight: expected two dimensions");
-  check_floats(weight, "weight");
+  STD_TORCH_CHECK(weight.is_cpu() && (is_float32(weight) || is_bfloat16(weight)),
+                  "weight: expected a float32 or bfloat16 tensor on the CPU");
   if (weight.stride(0) == 1 && weight.stride(1) == weight.size(0)) return weight;
   return in_one_piece(torch::stable::transpose(weight, 0, 1));
 }
@@ -123,7 +132,7 @@ class SiteArgument {
     else
       keep_all();
     kept_.resize(kept_.size() + kReadableBehindKept, 0);
-    site_.weight = weight_.const_data_ptr<float>();
+    site_.weight = weight_.const_data_ptr();
     site_.size = size_;
     site_.sets = static_cast<Index>(starts_.size()) - 1;
     site_.kept = kept_.data();
@@ -135,10 +144,12 @@ class SiteArgument {
   const Site& operator*() const { return site_; }
   const Site* operator->() const { return &site_; }
   Index columns() const { return columns_; }
+  bool of_bfloat16() const { return is_bfloat16(weight_); }
 
   // The gradient of the weight, with the shape and the strides of a K-major parameter.
   Tensor new_gradient() const {
-    return new_strided<float>({columns_, size_}, {1, columns_});
+    const auto dtype = of_bfloat16() ? aoti_torch_dtype_bfloat16() : dtype_of<float>();
+    return new_strided(dtype, {columns_, size_}, {1, columns_});
   }
 
  private:
@@ -187,5 +198,12 @@ class SiteArgument {
   std::vector<Index> starts_;
   Site site_{};
 };
+
+// The kernels for such weights, of which pairs of columns have to be whole in each piece.
+inline const Kernels& kernels_for(const SiteArgument& site, Index piece) {
+  if (!site.of_bfloat16()) return kernels();
+  STD_TORCH_CHECK(piece % 2 == 0, "bfloat16 weights: expected an even size, got ", piece);
+  return bfloat16_kernels().kernels;
+}
 
 }  // namespace sdrop

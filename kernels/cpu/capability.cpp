@@ -1,4 +1,5 @@
-// One compilation of the kernels: SDROP_CAPABILITY names it and SDROP_VECTOR_BYTES is its width.
+// One compilation of the kernels: SDROP_CAPABILITY names it, SDROP_VECTOR_BYTES is its width, and
+// SDROP_FLOAT32 and SDROP_BFLOAT16 say what numbers it is for.
 #include "linear.h"
 #include "lstm_backward.h"
 #include "lstm_forward.h"
@@ -8,8 +9,19 @@
 
 namespace sdrop::SDROP_CAPABILITY {
 
-extern const Kernels kernels;
-const Kernels kernels = {SDROP_NAME(SDROP_CAPABILITY), lstm_forward, lstm_backward, linear_forward,
-                         linear_backward};
+template <typename Precision>
+constexpr Kernels kernels_of() {
+  return {SDROP_NAME(SDROP_CAPABILITY), lstm_forward<Precision>, lstm_backward<Precision>,
+          linear_forward<Precision>, linear_backward<Precision>};
+}
+
+#ifdef SDROP_FLOAT32
+extern const Kernels float32_kernels;
+const Kernels float32_kernels = kernels_of<Float32>();
+#endif
+#ifdef SDROP_BFLOAT16
+extern const Kernels bfloat16_kernels;
+const Kernels bfloat16_kernels = kernels_of<BFloat16>();
+#endif
 
 }  // namespace sdrop::SDROP_CAPABILITY

@@ -7,42 +7,61 @@
 namespace sdrop {
 
 namespace portable {
-extern const Kernels kernels;
+extern const Kernels float32_kernels, bfloat16_kernels;
 }
 #ifdef SDROP_X86
 namespace avx2 {
-extern const Kernels kernels;
+extern const Kernels float32_kernels;
 }
 namespace avx512 {
-extern const Kernels kernels;
+extern const Kernels float32_kernels;
+}
+namespace avx512_bf16 {
+extern const Kernels bfloat16_kernels;
 }
 #endif
 
 namespace {
 
-const Kernels& choose() {
+enum class Capability { kPortable, kAvx2, kAvx512, kAvx512Bf16 };
+
+Capability find() {
 #ifdef SDROP_X86
   const char* set = std::getenv("SDROP_CPU_CAPABILITY");
   const auto asked_for = [set](const char* name) { return set && std::strcmp(set, name) == 0; };
   __builtin_cpu_init();
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
-                          __builtin_cpu_supports("avx512vl") &&
-                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  // No processor has timed the AVX-512 kernels yet: on an emulated one (Bochs 2.7, Skylake X) all
-  // cases of the sanitizers' driver were right. SDROP_CPU_CAPABILITY=avx2 goes without them.
-  if (asked_for("default")) return portable::kernels;
-  if (has_avx512 && !asked_for("avx2")) return avx512::kernels;
-  if (has_avx2) return avx2::kernels;
+  if (asked_for("default") || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+    return Capability::kPortable;
+  if (asked_for("avx2") || !__builtin_cpu_supports("avx512f") ||
+      !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq") ||
+      !__builtin_cpu_supports("avx512bw"))
+    return Capability::kAvx2;
+  return __builtin_cpu_supports("avx512bf16") ? Capability::kAvx512Bf16 : Capability::kAvx512;
+#else
+  return Capability::kPortable;
 #endif
-  return portable::kernels;
+}
+
+Capability capability() {
+  static const Capability found = find();
+  return found;
 }
 
 }  // namespace
 
 const Kernels& kernels() {
-  static const Kernels& chosen = choose();
-  return chosen;
+#ifdef SDROP_X86
+  if (capability() >= Capability::kAvx512) return avx512::float32_kernels;
+  if (capability() == Capability::kAvx2) return avx2::float32_kernels;
+#endif
+  return portable::float32_kernels;
+}
+
+BFloat16Kernels bfloat16_kernels() {
+#ifdef SDROP_X86
+  if (capability() == Capability::kAvx512Bf16) return {avx512_bf16::bfloat16_kernels, true};
+#endif
+  return {portable::bfloat16_kernels, false};
 }
 
 }  // namespace sdrop

@@ -80,46 +80,61 @@ struct RowPlaces {
   }
 };
 
-// `rows` rows of all neurons times their factors -> chunks of (kept, pitch), zeroes behind the
-// last.
-template <typename RowAt, typename FactorsAt>
+// The weight's numbers.
+template <typename Precision>
+const typename Precision::Number* weight_of(const Site& site) {
+  return static_cast<const typename Precision::Number*>(site.weight);
+}
+
+// `rows` rows of all neurons times their factors -> chunks of (words of kept, pitch), zeroes behind
+// the last.
+template <typename Precision, typename RowAt, typename FactorsAt>
 void transpose_kept(Index rows, Index size, Kept kept, const RowAt& row_at,
                     const FactorsAt& factors_at, float* to) {
   for (Index first = 0; first < rows; first += kLanes) {
     const Chunk chunk = chunk_of(first, rows);
     const Index here = std::min<Index>(kLanes, rows - first);
-    float* columns = to + chunk.offset(kept.count) + first - chunk.first_row;
+    const Index count = words<Precision>(kept.count);
+    float* columns = to + chunk.offset(count) + first - chunk.first_row;
+    if (kept.count < count * Precision::kPerWord)
+      store(columns + (count - 1) * chunk.pitch(), Vector{});
     for (Index k = 0; k < kept.count;) {
       const Index j = kept.neurons[k] / kLanes * kLanes, live = std::min<Index>(kLanes, size - j);
       Vector square[kLanes] = {};
       for (Index i = 0; i < here; ++i)
         square[i] = load_first(row_at(first + i) + j, live) * factors_at(first + i).vector(j, live);
       transpose(square);
-      for (; k < kept.count && kept.neurons[k] < j + kLanes; ++k)
-        store(columns + k * chunk.pitch(), square[kept.neurons[k] - j]);
+      const Index begin = k;
+      while (k < kept.count && kept.neurons[k] < j + kLanes) ++k;
+      put_vectors<Precision>(columns, chunk.pitch(), begin, k,
+                             [&](Index number) { return square[kept.neurons[number] - j]; });
     }
   }
 }
 
 // The rows of a segment at `x`, (rows, size), dropped.
-inline void drop_transposed(const float* x, const Site& site, const RowPlaces& places,
-                            const Segment& segment, float* to) {
+template <typename Precision>
+void drop_transposed(const float* x, const Site& site, const RowPlaces& places,
+                     const Segment& segment, float* to) {
   const auto row_of = [&](Index i) { return segment.first_row + i; };
-  transpose_kept(
+  transpose_kept<Precision>(
       segment.rows, site.size, segment.kept, [&](Index i) { return x + row_of(i) * site.size; },
       [&](Index i) { return factors_at(site, places.step[row_of(i)], places.column[row_of(i)]); },
       to);
 }
 
-// The kept elements of row `row` of `rows`, in groups of columns (see `grouped`).
-inline void drop_row(const float* x, Kept kept, Factors factors, Index row, Index rows,
-                     float* to) {
+// The kept elements of row `row` of `rows`, in groups of columns (see `grouped`); of bfloat16 numbers
+// two rows make a word, and 0 stands beside the last of an odd number.
+template <typename Precision>
+void drop_row(const float* x, Kept kept, Factors factors, Index row, Index rows, float* to) {
   for (Index first = 0; first < kept.count; first += kTileRows) {
     const Index height = std::min<Index>(kTileRows, kept.count - first);
-    float* group = to + grouped(first, rows) + row * kTileRows;
+    float* group = to + grouped(first, words<Precision>(rows));
     for (Index i = 0; i < height; ++i) {
       const Index neuron = kept.neurons[first + i];
-      group[i] = x[neuron] * factors.at(neuron);
+      put_number<Precision>(group, kTileRows, row, i, x[neuron] * factors.at(neuron));
+      if (Precision::kPerWord == 2 && row + 1 == rows && row % 2 == 0)
+        put_number<Precision>(group, kTileRows, row + 1, i, 0.0f);
     }
   }
 }

@@ -33,10 +33,12 @@ constexpr Abreast kInPlace{8, 4}, kPacked{16, 4};
 
 // One row of a packed panel behind the other.
 struct RowsInTurn {
+  using Precision = Float32;
+
   const float* data;
 
   SDROP_INLINE const float* row(Index k) const { return data + k * kPanelWidth; }
-  SDROP_INLINE const float* vector(const float* row, int j) const { return row + j * kLanes; }
+  SDROP_INLINE Vector vector(const float* row, int j) const { return load(row + j * kLanes); }
 };
 
 // Columns side by side that a thread does together: of a weight, or the units of each gate.
@@ -68,7 +70,7 @@ inline void multiply_few_rows(const float* weight, Index row_stride, Index colum
   const Index width = panels.count() * kPanelWidth, pitch = round_up(rows, kLanes);
   const Abreast abreast = rows <= kTileRows ? kInPlace : kPacked;
   alignas(64) float packed[kPacked.rows * kPanelWidth];
-  Ahead nothing;
+  Ahead<PackedRows> nothing;
   std::fill_n(sums, rows * width, 0.0f);
   for (Index first = 0; first < kept.count; first += abreast.rows) {
     const Index here = std::min(abreast.rows, kept.count - first);

@@ -1,4 +1,5 @@
-// How the transposed gradients that a data gradient reads lie in memory.
+// How the transposed gradients that a data gradient reads lie in memory. A column is one of words: of
+// bfloat16 numbers it is two neighbouring columns of the weight.
 //
 // The batch is in the lanes: a column of gradients is a few vectors, and each weight is multiplied
 // with all of them. Where that would leave many lanes empty, neighbouring columns share vectors,
@@ -12,6 +13,7 @@
 #include <cstring>
 
 #include "blocking.h"
+#include "precision.h"
 #include "transpose.h"
 
 namespace sdrop::SDROP_CAPABILITY {
@@ -52,16 +54,30 @@ constexpr Index gradients_size(Index columns, Index rows) {
 }
 
 // Up to kLanes rows of a chunk, to be filled column by column.
+template <typename Precision>
 struct GradientRows {
   float* data;  // of column 0
   Index pitch;  // from a column, or from so many that share vectors, to the next
   Index rows;
   Index shared; // by 1, 2 or 4 columns
 
-  // Lanes [lane, lane + count) of the rows, from_row apart, become columns from `column` on. The
-  // source has room for whole vectors.
-  SDROP_INLINE void write(Index column, const float* from, Index from_row, Index lane,
+  // Lanes [lane, lane + count) of the rows, from_row apart, become numbers from `number` on of each
+  // row; all three are even where two of them are a word. The source has room for whole vectors.
+  SDROP_INLINE void write(Index number, const float* from, Index from_row, Index lane,
                           Index count) const {
+    if constexpr (Precision::kPerWord == 1) {
+      write_words(number, from, from_row, lane, count);
+    } else {
+      alignas(64) float pairs[(kLanes + 1) * kLanes / 2];
+      for (Index row = 0; row < rows; ++row, from += from_row)
+        store_first(reinterpret_cast<Half*>(pairs + row * kLanes / 2), load(from), kLanes);
+      write_words(number / 2, pairs, kLanes / 2, lane / 2, count / 2);
+    }
+  }
+
+ private:
+  SDROP_INLINE void write_words(Index column, const float* from, Index from_row, Index lane,
+                                Index count) const {
     if (shared == 1)
       transpose_square(from, from_row, rows, lane, count, data + column * pitch, pitch);
     else if (shared == 2)
@@ -70,17 +86,16 @@ struct GradientRows {
       write_shared<4>(column, from + lane, from_row, count);
   }
 
- private:
   template <int Shared>
   SDROP_INLINE void write_shared(Index column, const float* from, Index from_row,
                                  Index count) const {
     const Index apart = Shared == 2 ? kLanes : pitch, before = column % Shared;
-    const bool whole = count == kLanes && before == 0;
+    const bool whole = count % Shared == 0 && before == 0;
     float* to = data + column / Shared * apart;
     for (Index row = 0; row < rows; ++row, from += from_row, to += Shared)
       if (whole) {
 #pragma GCC unroll 8
-        for (Index i = 0; i < kLanes; i += Shared)
+        for (Index i = 0; i < count; i += Shared)
           std::memcpy(to + i / Shared * apart, from + i, Shared * sizeof(float));
       } else {
         for (Index i = 0, place = before; i < count; ++i, ++place)
@@ -90,14 +105,15 @@ struct GradientRows {
 };
 
 // All chunks of transposed gradients (columns, rows).
+template <typename Precision>
 struct TransposedGradients {
   float* data;
   Index rows;
-  Index columns;
+  Index columns;  // of words
 
   // Zeroes where the last columns share vectors with columns that are not there: their weights are
   // 0, and what lies there by chance could be NaN. Lanes of rows that are missing are read by
-  // nobody, and the 4 H columns of an LSTM have no such last ones.
+  // nobody, and an LSTM has no such last ones.
   void clear_free_lanes() const {
     if (rows == 0) return;
     const GradientChunk chunk = gradient_chunk(rows - 1, rows);
@@ -109,7 +125,7 @@ struct TransposedGradients {
   }
 
   // The rows from `row`, a multiple of kLanes, to the next multiple.
-  GradientRows rows_at(Index row) const {
+  GradientRows<Precision> rows_at(Index row) const {
     const GradientChunk chunk = gradient_chunk(row, rows);
     const Index of_chunk = row - chunk.first_row, here = std::min<Index>(kLanes, rows - row);
     float* begin = data + chunk.offset(columns);
@@ -119,15 +135,15 @@ struct TransposedGradients {
   }
 };
 
-// `rows` rows, from_row apart, of `columns` columns.
-inline void transpose_rows(const float* from, Index from_row, Index rows, Index columns,
-                           float* to) {
-  const TransposedGradients transposed{to, rows, columns};
+// `rows` rows, from_row apart, of `columns` numbers.
+template <typename Precision>
+void transpose_rows(const float* from, Index from_row, Index rows, Index columns, float* to) {
+  const TransposedGradients<Precision> transposed{to, rows, words<Precision>(columns)};
   transposed.clear_free_lanes();
   const Index whole = columns / kLanes * kLanes;
   alignas(64) float last[kLanes * kLanes] = {};
   for (Index row = 0; row < rows; row += kLanes, from += kLanes * from_row) {
-    const GradientRows here = transposed.rows_at(row);
+    const GradientRows<Precision> here = transposed.rows_at(row);
     for (Index column = 0; column < whole; column += kLanes)
       here.write(column, from + column, from_row, 0, kLanes);
     if (whole == columns) continue;

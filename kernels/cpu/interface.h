@@ -31,7 +31,7 @@ constexpr Index kReadableBehindKept = 16;
 
 // A dropout and the weight of the GEMM behind it, y = drop(x) W. Only the kept rows of W are read.
 struct Site {
-  const float* weight;     // (size, columns), contiguous
+  const void* weight;      // (size, columns), contiguous: float32 numbers, or bfloat16 ones
   Index size;              // K
   Index sets;              // 1 where all steps keep the same neurons, else T
   const std::int32_t* kept; // the kept neurons, ascending, one set after the other
@@ -75,8 +75,8 @@ struct LstmBackward {
   float* grad_input;        // (rows, input_site.size), or null where nobody wants it
   float* grad_h_0;          // (B, H)
   float* grad_c_0;          // (B, H)
-  float* grad_weight_ih;    // (input_site.size, 4H)
-  float* grad_weight_hh;    // (H, 4H)
+  void* grad_weight_ih;     // (input_site.size, 4H), of the same numbers as the weights
+  void* grad_weight_hh;     // (H, 4H)
   float* grad_bias;         // (4H)
 };
 
@@ -96,7 +96,7 @@ struct LinearBackward {
   const float* grad_output; // (rows, N)
   const float* input;
   float* grad_input;  // (rows, site.size), or null
-  float* grad_weight; // (site.size, N)
+  void* grad_weight;  // (site.size, N), of the same numbers as the weight
   float* grad_bias;   // (N)
 };
 
@@ -115,5 +115,14 @@ struct Kernels {
 
 // The kernels for this processor, or lower ones where SDROP_CPU_CAPABILITY asks for them.
 const Kernels& kernels();
+
+// The same for bfloat16 weights, whose products are those of bfloat16 numbers with sums in float32;
+// an LSTM's H or a linear layer's N is even. Where the processor has no instructions for them they
+// are slow, and `native` is false.
+struct BFloat16Kernels {
+  const Kernels& kernels;
+  bool native;
+};
+BFloat16Kernels bfloat16_kernels();
 
 }  // namespace sdrop

@@ -5,24 +5,28 @@
 
 namespace sdrop::SDROP_CAPABILITY {
 
-inline void linear_forward(const LinearForward& layer, ParallelFor run) {
+template <typename Precision>
+void linear_forward(const LinearForward& layer, ParallelFor run) {
   const Panels panels{layer.columns, false};
-  ForwardProduct(layer.site, layer.steps, panels, layer.input, run)(
+  ForwardProduct<Precision>(layer.site, layer.steps, panels, layer.input, run)(
       layer.bias, MatrixRows{layer.output, layer.columns});
 }
 
-inline void linear_backward(const LinearBackward& layer, ParallelFor run) {
+template <typename Precision>
+void linear_backward(const LinearBackward& layer, ParallelFor run) {
   const Index columns = layer.columns;
   const Panels panels{columns, false};
   if (layer.grad_input)
-    all_data_gradients(
+    all_data_gradients<Precision>(
         layer.site, layer.steps, columns,
         [&](const Segment& segment, ColumnBlock block, float* to) {
-          const float* from = layer.grad_output + segment.first_row * columns + block.first;
-          transpose_rows(from, columns, segment.rows, block.count, to);
+          constexpr Index kPerWord = Precision::kPerWord;
+          const float* from =
+              layer.grad_output + segment.first_row * columns + kPerWord * block.first;
+          transpose_rows<Precision>(from, columns, segment.rows, kPerWord * block.count, to);
         },
         layer.grad_input, run);
-  all_weight_gradients(
+  all_weight_gradients<Precision>(
       layer.site, layer.steps, panels,
       [&](Index row) { return layer.input + row * layer.site.size; },
       [&](Index panel, const Segment& segment) {

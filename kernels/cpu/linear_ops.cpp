@@ -15,9 +15,10 @@ Tensor linear(const Tensor& input, const Tensor& weight, const std::optional<Ten
   std::optional<Tensor> b;
   if (bias) b = floats(*bias, {site.columns()}, "bias");
   const Tensor output = new_floats(with_features(input, site.columns()));
-  kernels().linear_forward({*steps, *site, site.columns(), x.const_data_ptr<float>(),
-                            data_or_null(b), output_data(output)},
-                           on_torch_threads);
+  kernels_for(site, site.columns())
+      .linear_forward({*steps, *site, site.columns(), x.const_data_ptr<float>(), data_or_null(b),
+                       output_data(output)},
+                      on_torch_threads);
   return output;
 }
 
@@ -32,11 +33,11 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(
   const Tensor grad_x =
       needs_input_grad ? new_floats(with_features(input, site->size)) : new_floats({0});
   const Tensor grad_weight = site.new_gradient(), grad_bias = new_floats({site.columns()});
-  kernels().linear_backward(
-      {*steps, *site, site.columns(), grad.const_data_ptr<float>(), x.const_data_ptr<float>(),
-       needs_input_grad ? output_data(grad_x) : nullptr, output_data(grad_weight),
-       output_data(grad_bias)},
-      on_torch_threads);
+  kernels_for(site, site.columns())
+      .linear_backward({*steps, *site, site.columns(), grad.const_data_ptr<float>(),
+                        x.const_data_ptr<float>(), needs_input_grad ? output_data(grad_x) : nullptr,
+                        gradient_data(grad_weight), output_data(grad_bias)},
+                       on_torch_threads);
   return {grad_x, grad_weight, grad_bias};
 }
 

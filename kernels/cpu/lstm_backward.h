@@ -12,13 +12,15 @@
 
 namespace sdrop::SDROP_CAPABILITY {
 
+template <typename Precision>
 class BackwardRecurrence {
  public:
   BackwardRecurrence(const LstmBackward& layer, GateRows grad_gates, ParallelFor run)
       : layer_(layer), steps_(layer.steps), run_(run), size_(layer.hidden_size),
+        weight_row_(words<Precision>(4 * size_)),
         gates_{const_cast<float*>(layer.gates), steps_.rows},
         cells_{const_cast<float*>(layer.cells), steps_.rows}, grad_gates_(grad_gates),
-        grad_columns_(gradients_size(4 * size_, steps_.batch)),
+        grad_columns_(gradients_size(weight_row_, steps_.batch)),
         sums_(transposed_size(most_kept(layer.hidden_site), steps_.batch)) {
     copy_or_clear(layer.grad_h_n, layer.grad_h_0);
     copy_or_clear(layer.grad_c_n, layer.grad_c_0);
@@ -47,8 +49,8 @@ class BackwardRecurrence {
       std::fill_n(to, count, 0.0f);
   }
 
-  TransposedGradients transposed(Index t) const {
-    return {grad_columns_.data(), steps_.sizes[t], 4 * size_};
+  TransposedGradients<Precision> transposed(Index t) const {
+    return {grad_columns_.data(), steps_.sizes[t], weight_row_};
   }
 
   // The gates' gradients of a panel's units in sequences [b, b + kLanes), and their transposes.
@@ -57,7 +59,7 @@ class BackwardRecurrence {
     const Index rows = std::min<Index>(kLanes, steps_.sizes[t] - b);
     for (Index i = 0; i < rows; ++i) one_row(position, t, panel, b + i, live);
     const float* from = grad_gates_.at(panel, steps_.starts[t] + b).data;
-    const GradientRows to = transposed(t).rows_at(b);
+    const GradientRows<Precision> to = transposed(t).rows_at(b);
     for (Index gate = 0; gate < 4; ++gate)
       to.write(gate * size_ + unit, from + gate * kLanes, kPanelWidth, 0, live);
   }
@@ -98,10 +100,10 @@ class BackwardRecurrence {
   // dh_{t-1} of kept neurons [begin, end).
   void hidden_gradient(Index t, Kept kept, Index begin, Index end) const {
     const Index rows = steps_.sizes[t];
-    const auto blocks = column_blocks(4 * size_, rows);
+    const auto blocks = column_blocks(weight_row_, rows);
     for (const ColumnBlock& block : blocks)
-      data_gradient(layer_.hidden_site, 4 * size_, block, kept, begin, end, transposed(t),
-                    block.first, &block != &blocks.front(), sums_.data());
+      data_gradient<Precision>(layer_.hidden_site, weight_row_, block, kept, begin, end,
+                               transposed(t), block.first, &block != &blocks.front(), sums_.data());
     for (Index b = 0; b < rows; ++b) {
       const Factors factors = factors_at(layer_.hidden_site, t, b);
       const Chunk chunk = chunk_of(b, rows);
@@ -116,6 +118,7 @@ class BackwardRecurrence {
   const Steps& steps_;
   ParallelFor run_;
   Index size_;
+  Index weight_row_;  // words of a row of the weights
   GateRows gates_;
   CellRows cells_;
   GateRows grad_gates_;
@@ -124,15 +127,17 @@ class BackwardRecurrence {
 
 // The gradients of a segment and of a block of columns, (rows, 4H) in panels, to chunks of
 // transposed ones. A block may begin and end within a panel.
-inline void transpose_gates(GateRows grads, Index hidden_size, const Segment& segment,
+template <typename Precision>
+void transpose_gates(GateRows grads, Index hidden_size, const Segment& segment,
                             ColumnBlock block, float* to) {
-  const TransposedGradients transposed{to, segment.rows, block.count};
+  const TransposedGradients<Precision> transposed{to, segment.rows, block.count};
+  const Index begin = block.first * Precision::kPerWord, count = block.count * Precision::kPerWord;
   for (Index first = 0; first < segment.rows; first += kLanes) {
-    const GradientRows rows = transposed.rows_at(first);
-    Index gate = block.first / hidden_size, unit = block.first % hidden_size;
-    for (Index column = 0; column < block.count;) {
+    const GradientRows<Precision> rows = transposed.rows_at(first);
+    Index gate = begin / hidden_size, unit = begin % hidden_size;
+    for (Index column = 0; column < count;) {
       const Index lane = unit % kLanes;
-      const Index live = std::min({kLanes - lane, hidden_size - unit, block.count - column});
+      const Index live = std::min({kLanes - lane, hidden_size - unit, count - column});
       const float* from = grads.at(unit / kLanes, segment.first_row + first).data + gate * kLanes;
       rows.write(column, from, kPanelWidth, lane, live);
       column += live;
@@ -142,24 +147,25 @@ inline void transpose_gates(GateRows grads, Index hidden_size, const Segment& se
   }
 }
 
-inline void lstm_backward(const LstmBackward& layer, ParallelFor run) {
+template <typename Precision>
+void lstm_backward(const LstmBackward& layer, ParallelFor run) {
   const Index size = layer.hidden_size;
   const Steps& steps = layer.steps;
   const Panels panels{4 * size, true};
   Buffer buffer(steps.rows * panels.count() * kPanelWidth);
   const GateRows grads{buffer.data(), steps.rows};
-  BackwardRecurrence(layer, grads, run)();
+  BackwardRecurrence<Precision>(layer, grads, run)();
   if (layer.grad_input)
-    all_data_gradients(
+    all_data_gradients<Precision>(
         layer.input_site, steps, 4 * size,
         [&](const Segment& segment, ColumnBlock block, float* to) {
-          transpose_gates(grads, size, segment, block, to);
+          transpose_gates<Precision>(grads, size, segment, block, to);
         },
         layer.grad_input, run);
   const auto grads_at = [&](Index panel, const Segment& segment) {
     return grads.at(panel, segment.first_row).data;
   };
-  all_weight_gradients(
+  all_weight_gradients<Precision>(
       layer.input_site, steps, panels,
       [&](Index row) { return layer.input + row * layer.input_site.size; }, grads_at,
       layer.grad_weight_ih, layer.grad_bias, run);
@@ -172,7 +178,7 @@ inline void lstm_backward(const LstmBackward& layer, ParallelFor run) {
                                                 : layer.h_0 + b * size;
     }
   }
-  all_weight_gradients(
+  all_weight_gradients<Precision>(
       layer.hidden_site, steps, panels, [&](Index row) { return hidden[row]; }, grads_at,
       layer.grad_weight_hh, nullptr, run);
 }

@@ -18,13 +18,15 @@ constexpr Index kStepsWorthPacking = 4;
 // have to be cleared, which took most of the time of the copying. H = 1500 needs 9 million.
 constexpr Index kMostPackedToKeep = Index{1} << 24;
 
+template <typename Precision>
 class ForwardRecurrence {
  public:
   ForwardRecurrence(const LstmForward& layer, ParallelFor run)
       : layer_(layer), steps_(layer.steps), run_(run), size_(layer.hidden_size),
         gates_{layer.gates, steps_.rows}, cells_{layer.cells, steps_.rows},
         panels_{4 * size_, true}, columns_(layer.hidden_site, steps_),
-        few_(steps_.count < kStepsWorthPacking && steps_.rows <= kFewRows) {
+        few_(Precision::kPerWord == 1 && steps_.count < kStepsWorthPacking &&
+             steps_.rows <= kFewRows) {
     if (!few_) pack_weights();
   }
 
@@ -53,9 +55,13 @@ class ForwardRecurrence {
  private:
   Index groups() const { return divide_up(panels_.count(), kPanelsTogether); }
 
-  // Panels side by side: (groups, H, kPanelsTogether, kPanelWidth).
+  // Words of a row of panels that lie side by side.
+  static constexpr Index kPanelWords = words<Precision>(kPanelWidth);
+  static constexpr Index kGroupWords = kPanelsTogether * kPanelWords;
+
+  // Panels side by side: (groups, H, kPanelsTogether, kPanelWords).
   void pack_weights() {
-    const Index size = groups() * size_ * kGroupWidth;
+    const Index size = groups() * size_ * kGroupWords;
     packed_ = size <= kMostPackedToKeep ? scratch<4>(size) : too_large_to_keep_.reserve(size);
     // Row by row: the weight is then read from end to end.
     parallel(run_, groups(), size_ * kGroupWidth, [&](Index begin, Index end) {
@@ -65,9 +71,10 @@ class ForwardRecurrence {
       for (Index panel = first; panel < behind; ++panel) columns.push_back(panels_.at(panel));
       for (Index row = 0; row < size_; ++row)
         for (Index panel = first; panel < behind; ++panel)
-          pack_panel(layer_.hidden_site.weight + row * 4 * size_, 0, 1, columns[panel - first],
-                     packed(panel / kPanelsTogether) + row * kGroupWidth +
-                         panel % kPanelsTogether * kPanelWidth);
+          pack_panel(weight_of<Precision>(layer_.hidden_site) + row * 4 * size_, 0, 1,
+                     columns[panel - first],
+                     packed(panel / kPanelsTogether) + row * kGroupWords +
+                         panel % kPanelsTogether * kPanelWords);
     });
   }
 
@@ -75,14 +82,14 @@ class ForwardRecurrence {
     return std::min(kPanelsTogether, panels_.count() - group * kPanelsTogether);
   }
 
-  float* packed(Index group) const { return packed_ + group * size_ * kGroupWidth; }
+  float* packed(Index group) const { return packed_ + group * size_ * kGroupWords; }
 
   void one_stripe(Stripe stripe, Index position, Index t, Kept kept) const {
     const Index rows = steps_.sizes[t], width = round_up(stripe.count, kPanelWidth);
     float* sums = scratch<0>(rows * width);
     for (Index gate = 0; gate < 4; ++gate) {
-      multiply_few_rows(layer_.hidden_site.weight + gate * size_ + stripe.first, 4 * size_,
-                        stripe.count, kept, columns_.of_step(position), rows, sums);
+      multiply_few_rows(weight_of<Float32>(layer_.hidden_site) + gate * size_ + stripe.first,
+                        4 * size_, stripe.count, kept, columns_.of_step(position), rows, sums);
       for (Index unit = 0; unit < stripe.count; unit += kLanes)
         for (Index row = 0; row < rows; ++row) {
           float* to = gates_.of_gate(gate, stripe.first + unit, steps_.starts[t] + row);
@@ -97,21 +104,25 @@ class ForwardRecurrence {
   void one_group(Index group, Index position, Index t, Kept kept) const {
     const Index first = group * kPanelsTogether, count = panels_in(group), rows = steps_.sizes[t];
     const auto rows_of = [&](Index of, Index i) {
-      return PackedRows{packed(of) + i * kPanelWidth, kept.neurons, kGroupWidth};
+      return packed_rows<Precision>(packed(of) + i * kPanelWords, kGroupWords, kept.neurons,
+                                    kept.count);
     };
-    if (rows <= kTileRows) {
-      multiply(
-          first, count, t, position, kept, [&](Index i) { return StreamedRows{rows_of(group, i)}; },
-          [](const Next&) { return Ahead(); });
+    const auto multiply_all = [&](const auto& weights_of, const auto& ahead_of) {
+      multiply(first, count, t, position, kept, weights_of, ahead_of);
+    };
+    using Rows = decltype(rows_of(0, 0));
+    if (Precision::kPerWord == 1 && rows <= kTileRows) {
+      if constexpr (Precision::kPerWord == 1)
+        multiply_all([&](Index i) { return StreamedRows{rows_of(group, i)}; },
+                     [](const Next&) { return Ahead<Rows>(); });
     } else {
-      multiply(
-          first, count, t, position, kept, [&](Index i) { return rows_of(group, i); },
-          [&](const Next& next) {
-            if (next.left > 0)
-              return first_block(rows_of(group, 0).from(next.first), next.left);
-            if (group + 1 == groups()) return Ahead();
-            return first_block(rows_of(group + 1, 0), kept.count);
-          });
+      multiply_all([&](Index i) { return rows_of(group, i); },
+                   [&](const Next& next) {
+                     if (next.left > 0)
+                       return first_block(rows_of(group, 0).from(next.first), next.left);
+                     if (group + 1 == groups()) return Ahead<Rows>();
+                     return first_block(rows_of(group + 1, 0), words<Precision>(kept.count));
+                   });
     }
     for (Index panel = first; panel < first + count; ++panel)
       for (Index b = 0; b < rows; b += kLanes) pointwise(panel, position, t, b);
@@ -125,8 +136,8 @@ class ForwardRecurrence {
       const Target sums = gates_.at(first + i, steps_.starts[t]);
       products[i] = {weights_of(i), {sums.data, sums.row, sums.vector}, sums};
     }
-    multiply_panels(count, products, steps_.sizes[t], kept.count, columns_.of_step(position),
-                    ahead_of);
+    multiply_panels(count, products, steps_.sizes[t], words<Precision>(kept.count),
+                    columns_.of_step(position), ahead_of);
   }
 
   // Gates, cell and output of the panel's units in sequences [b, b + kLanes). All gates come first:
@@ -197,17 +208,18 @@ class ForwardRecurrence {
   GateRows gates_;
   CellRows cells_;
   Panels panels_;
-  HiddenColumns columns_;
+  HiddenColumns<Precision> columns_;
   bool few_;
   float* packed_ = nullptr;
   Buffer too_large_to_keep_;
 };
 
-inline void lstm_forward(const LstmForward& layer, ParallelFor run) {
+template <typename Precision>
+void lstm_forward(const LstmForward& layer, ParallelFor run) {
   const Panels panels{4 * layer.hidden_size, true};
-  ForwardProduct(layer.input_site, layer.steps, panels, layer.input, run)(
+  ForwardProduct<Precision>(layer.input_site, layer.steps, panels, layer.input, run)(
       layer.bias, GateRows{layer.gates, layer.steps.rows});
-  ForwardRecurrence(layer, run)();
+  ForwardRecurrence<Precision>(layer, run)();
 }
 
 }  // namespace sdrop::SDROP_CAPABILITY

@@ -19,6 +19,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lstm(
   const Index size = hidden_site->size, batch = steps->batch, rows = steps->rows;
   STD_TORCH_CHECK(input_site.columns() == 4 * size && hidden_site.columns() == 4 * size,
                   "weights: expected (4H, input_size) and (4H, H)");
+  STD_TORCH_CHECK(input_site.of_bfloat16() == hidden_site.of_bfloat16(),
+                  "weights: expected two of one type");
   const Tensor x = floats(input, with_features(input, input_site->size), "input");
   const Tensor h = floats(h_0, {batch, size}, "h_0"), c = floats(c_0, {batch, size}, "c_0");
   std::optional<Tensor> b;
@@ -27,7 +29,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lstm(
   const Tensor output = new_floats(with_features(input, size));
   const Tensor h_n = new_floats({batch, size}), c_n = new_floats({batch, size});
   const Tensor gates = new_floats({rows, 4 * padded}), cells = new_floats({rows, padded});
-  kernels().lstm_forward(
+  kernels_for(input_site, size).lstm_forward(
       {*steps, *input_site, *hidden_site, size, x.const_data_ptr<float>(),
        h.const_data_ptr<float>(), c.const_data_ptr<float>(), data_or_null(b),
        output_data(output), output_data(h_n), output_data(c_n), output_data(gates),
@@ -65,13 +67,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> lstm_backward(
   const Tensor grad_h_0 = new_floats({batch, size}), grad_c_0 = new_floats({batch, size});
   const Tensor grad_ih = input_site.new_gradient(), grad_hh = hidden_site.new_gradient();
   const Tensor grad_bias = new_floats({4 * size});
-  kernels().lstm_backward(
+  kernels_for(input_site, size).lstm_backward(
       {*steps, *input_site, *hidden_site, size, grad.const_data_ptr<float>(),
        data_or_null(grad_h), data_or_null(grad_c), x.const_data_ptr<float>(),
        h.const_data_ptr<float>(), c.const_data_ptr<float>(), y.const_data_ptr<float>(),
        saved_gates.const_data_ptr<float>(), saved_cells.const_data_ptr<float>(),
        needs_input_grad ? output_data(grad_x) : nullptr, output_data(grad_h_0),
-       output_data(grad_c_0), output_data(grad_ih), output_data(grad_hh), output_data(grad_bias)},
+       output_data(grad_c_0), gradient_data(grad_ih), gradient_data(grad_hh),
+       output_data(grad_bias)},
       on_torch_threads);
   return {grad_x, grad_h_0, grad_c_0, grad_ih, grad_hh, grad_bias};
 }

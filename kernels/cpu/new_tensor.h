@@ -25,11 +25,11 @@ std::int32_t dtype_of() {
 }
 
 // On the CPU, of unknown values.
-template <typename Element>
-Tensor new_strided(const std::vector<Index>& shape, const std::vector<Index>& strides) {
+inline Tensor new_strided(std::int32_t dtype, const std::vector<Index>& shape,
+                          const std::vector<Index>& strides) {
   AtenTensorHandle made;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
-      static_cast<Index>(shape.size()), shape.data(), strides.data(), dtype_of<Element>(),
+      static_cast<Index>(shape.size()), shape.data(), strides.data(), dtype,
       aoti_torch_device_type_cpu(), 0, &made));
   return Tensor(made);
 }
@@ -40,7 +40,7 @@ Tensor new_tensor(const std::vector<Index>& shape) {
   std::vector<Index> strides(shape.size(), 1);
   for (std::size_t i = shape.size(); i-- > 1;)
     strides[i - 1] = strides[i] * std::max<Index>(1, shape[i]);
-  return new_strided<Element>(shape, strides);
+  return new_strided(dtype_of<Element>(), shape, strides);
 }
 
 inline Tensor new_floats(const std::vector<Index>& shape) { return new_tensor<float>(shape); }

@@ -9,6 +9,7 @@
 
 #include "blocking.h"
 #include "buffer.h"
+#include "precision.h"
 
 namespace sdrop::SDROP_CAPABILITY {
 
@@ -66,9 +67,29 @@ SDROP_INLINE void pack_panel(const float* from, Index row_stride, Index rows,
     }
 }
 
+// The same of bfloat16 numbers, whose rows PackedPairs interleaves: within each half of a panel four
+// numbers of the one vector and four of the other take turns. `to` is (rows, kPanelWidth / 2) words.
+SDROP_INLINE void pack_panel(const Half* from, Index row_stride, Index rows,
+                             const Columns& columns, float* to) {
+  constexpr Index kRowsAhead = 8;
+  from += columns.first;
+  for (Index row = 0; row < rows; ++row, from += row_stride, to += kPanelWidth / 2)
+    for (int j = 0; j < kPanelVectors; ++j) {
+      const Half* vector = from + j * columns.stride;
+      __builtin_prefetch(vector + kRowsAhead * row_stride);
+      Half last[kLanes] = {};
+      if (columns.live[j] < kLanes)
+        vector = std::copy_n(vector, columns.live[j], last) - columns.live[j];
+      char* half = reinterpret_cast<char*>(to + j / 2 * kLanes) + j % 2 * 4 * sizeof(Half);
+#pragma GCC unroll 4
+      for (int lane = 0; lane < kLanes; lane += 4)
+        std::memcpy(half + 2 * lane * sizeof(Half), vector + lane, 4 * sizeof(Half));
+    }
+}
+
 // (rows, kPanelWidth) -> (rows, row_stride); other columns of the target stay as they are.
-inline void unpack_panel(const float* from, Index rows, Columns columns, float* to,
-                         Index row_stride) {
+template <typename Number>
+void unpack_panel(const float* from, Index rows, Columns columns, Number* to, Index row_stride) {
   for (Index row = 0; row < rows; ++row, from += kPanelWidth, to += row_stride)
 #pragma GCC unroll 4
     for (int j = 0; j < kPanelVectors; ++j)

@@ -34,23 +34,22 @@ constexpr Index transposed_size(Index neurons, Index rows) {
 // answers slower than a tile lasts. They come into the second-level cache: the first has no room for
 // another block, and what it lacks of this one the second gives fast enough. At H = 1150 and 1500
 // recurrences measured 1.02 to 1.08 times as fast as with rows that came into the first.
+template <typename Rows>
 class Ahead {
  public:
   Ahead() = default;
-  Ahead(PackedRows rows, Index count) : rows_(rows), count_(count) {}
+  Ahead(Rows rows, Index count) : rows_(rows), count_(count) {}
 
   // In so many tiles from now on all shall have been asked for.
   void spread_over(Index tiles) { share_ = divide_up(count_, tiles); }
 
   SDROP_INLINE void ask() {
-    for (const Index end = std::min(count_, asked_ + share_); asked_ < end; ++asked_) {
-      const float* row = rows_.row(asked_);
-      for (Index j = 0; j < rows_.pitch; j += 16) prefetch_far(row + j);
-    }
+    for (const Index end = std::min(count_, asked_ + share_); asked_ < end; ++asked_)
+      rows_.ask_far(asked_);
   }
 
  private:
-  PackedRows rows_{};
+  Rows rows_{};
   Index count_ = 0, share_ = 0, asked_ = 0;
 };
 
@@ -113,7 +112,8 @@ constexpr Index blocks_of(Index count) {
 }
 
 // The first block of `count` rows, to be asked for while another block is multiplied.
-inline Ahead first_block(const PackedRows& rows, Index count) {
+template <typename Rows>
+Ahead<Rows> first_block(const Rows& rows, Index count) {
   return {rows, divide_up(count, blocks_of(count))};
 }
 
@@ -172,21 +172,22 @@ constexpr Index grouped(Index column, Index rows) {
 }
 
 // The tile of `height` rows, fewer than Most.
-template <int Most>
+template <typename Precision, int Most>
 SDROP_INLINE void accumulate_last_rows(Index height, Index rows, const std::int32_t* kept,
                                        const float* a, const float* b, float* target) {
   if constexpr (Most > 1) {
     if (height < Most - 1)
-      return accumulate_last_rows<Most - 1>(height, rows, kept, a, b, target);
-    accumulate_tile<Most - 1>(rows, kept, a, b, target);
+      return accumulate_last_rows<Precision, Most - 1>(height, rows, kept, a, b, target);
+    accumulate_tile<Precision, Most - 1>(rows, kept, a, b, target);
   }
 }
 
 // target[kept] += A^T B: A is (kept_count / kTileRows, rows, kTileRows), B (rows, kPanelWidth), the
 // target (size, kPanelWidth). The next tile's targets are asked for meanwhile.
-__attribute__((noinline)) inline void accumulate_panel(Index kept_count, const std::int32_t* kept,
-                                                       Index rows, const float* a, const float* b,
-                                                       float* target) {
+template <typename Precision>
+__attribute__((noinline)) void accumulate_panel(Index kept_count, const std::int32_t* kept,
+                                                Index rows, const float* a, const float* b,
+                                                float* target) {
   static_assert(kTileRows <= kReadableBehindKept);
   const Index whole = kept_count / kTileRows * kTileRows;
   for (Index first = 0; first < whole; first += kTileRows) {
@@ -195,11 +196,11 @@ __attribute__((noinline)) inline void accumulate_panel(Index kept_count, const s
 #pragma GCC unroll 4
       for (Index j = 0; j < kPanelWidth; j += 16)
         prefetch(target + kept[first + kTileRows + i] * kPanelWidth + j);
-    accumulate_tile<kTileRows>(rows, kept + first, a + grouped(first, rows), b, target);
+    accumulate_tile<Precision, kTileRows>(rows, kept + first, a + grouped(first, rows), b, target);
   }
   if (whole < kept_count)
-    accumulate_last_rows<kTileRows>(kept_count - whole, rows, kept + whole,
-                                    a + grouped(whole, rows), b, target);
+    accumulate_last_rows<Precision, kTileRows>(kept_count - whole, rows, kept + whole,
+                                               a + grouped(whole, rows), b, target);
 }
 
 }  // namespace sdrop::SDROP_CAPABILITY

@@ -18,14 +18,15 @@ inline Index row_before(const Steps& steps, Index position, Index b) {
   return b < steps.sizes[previous] ? steps.starts[previous] + b : -1;
 }
 
-// h_{t-1}, dropped and transposed: chunks of (kept, pitch), what the hidden GEMM of a step reads.
-// Two of them, since the units of a step that are done already write the next one's.
+// h_{t-1}, dropped and transposed: chunks of (words of kept, pitch), what the hidden GEMM of a step
+// reads. Two of them, since the units of a step that are done already write the next one's.
+template <typename Precision>
 class HiddenColumns {
  public:
   HiddenColumns(const Site& site, const Steps& steps)
       : site_(site), steps_(steps), panels_(divide_up(site.size, kLanes)) {
     for (Side& side : sides_) {
-      side.columns.reserve(transposed_size(most_kept(site), steps.batch));
+      side.columns.reserve(transposed_size(words<Precision>(most_kept(site)), steps.batch));
       side.first_kept.resize(panels_ + 1);
     }
   }
@@ -42,6 +43,7 @@ class HiddenColumns {
       while (k < side.kept.count && side.kept.neurons[k] < panel * kLanes) ++k;
       side.first_kept[panel] = k;
     }
+    if (side.kept.count % Precision::kPerWord > 0) clear_last_word(side);
   }
 
   // Sequences [first, end) begin at this step with their h_0.
@@ -50,10 +52,11 @@ class HiddenColumns {
     for (Index b = first; b < end; ++b) {
       const Factors factors = factors_at(site_, side.t, b);
       const Chunk chunk = chunk_of(b, steps_.sizes[side.t]);
-      float* column = side.columns.data() + chunk.offset(side.kept.count) + b - chunk.first_row;
+      float* columns = side.columns.data() + chunk.offset(words<Precision>(side.kept.count));
       for (Index k = 0; k < side.kept.count; ++k) {
         const Index j = side.kept.neurons[k];
-        column[k * chunk.pitch()] = h_0[b * site_.size + j] * factors.at(j);
+        put_number<Precision>(columns, chunk.pitch(), k, b - chunk.first_row,
+                              h_0[b * site_.size + j] * factors.at(j));
       }
     }
   }
@@ -66,9 +69,11 @@ class HiddenColumns {
     if (begin == end || b >= steps_.sizes[side.t]) return;
     transpose(hidden);
     const Chunk chunk = chunk_of(b, steps_.sizes[side.t]);
-    float* columns = side.columns.data() + chunk.offset(side.kept.count) + b - chunk.first_row;
-    for (Index k = begin; k < end; ++k)
-      store(columns + k * chunk.pitch(), hidden[side.kept.neurons[k] - panel * kLanes]);
+    float* columns = side.columns.data() + chunk.offset(words<Precision>(side.kept.count)) + b -
+                     chunk.first_row;
+    put_vectors<Precision>(columns, chunk.pitch(), begin, end, [&](Index k) {
+      return hidden[side.kept.neurons[k] - panel * kLanes];
+    });
   }
 
  private:
@@ -79,6 +84,15 @@ class HiddenColumns {
     std::vector<Index> first_kept;  // of each panel's units
     Buffer columns;
   };
+
+  void clear_last_word(const Side& side) const {
+    const Index rows = steps_.sizes[side.t], count = words<Precision>(side.kept.count);
+    for (Index row = 0; row < rows; row += kChunk) {
+      const Chunk chunk = chunk_of(row, rows);
+      float* columns = side.columns.data() + chunk.offset(count);
+      std::fill_n(columns + (count - 1) * chunk.pitch(), chunk.pitch(), 0.0f);
+    }
+  }
 
   const Site& site_;
   const Steps& steps_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "blocking.h"
+#include "precision.h"
 
 namespace sdrop::SDROP_CAPABILITY {
 
@@ -27,14 +28,55 @@ constexpr int kTileRows = SDROP_VECTOR_BYTES == 64 ? 6 : 3;  // of 32 registers 
 
 // Kept rows of a packed panel, or of one of several that lie side by side.
 struct PackedRows {
+  using Precision = Float32;
+
   const float* data;
   const std::int32_t* kept;
   Index pitch;
 
   SDROP_INLINE const float* row(Index k) const { return data + kept[k] * pitch; }
-  SDROP_INLINE const float* vector(const float* row, int j) const { return row + j * kLanes; }
+  SDROP_INLINE Vector vector(const float* row, int j) const { return load(row + j * kLanes); }
   PackedRows from(Index k) const { return {data, kept + k, pitch}; }
+  SDROP_INLINE void ask_far(Index k) const { prefetch_far(row(k), pitch); }
 };
+
+// The same of bfloat16 numbers: row k is kept rows 2 k and 2 k + 1. Their words are made here, since
+// each step pairs up other rows. A packed row is made for it, see pack_panel. Behind an odd number
+// of kept rows the last stands beside itself, times 0.
+struct PackedPairs {
+  using Precision = BFloat16;
+  struct Row {
+    const float *low, *high;
+  };
+
+  const float* data;
+  const std::int32_t* kept;
+  Index pitch;  // of one row, in words
+  Index last;   // of the kept rows
+
+  SDROP_INLINE Row row(Index k) const {
+    return {data + kept[2 * k] * pitch, data + kept[std::min(2 * k + 1, last)] * pitch};
+  }
+  SDROP_INLINE Vector vector(const Row& row, int j) const {
+    const Vector low = load(row.low + j / 2 * kLanes), high = load(row.high + j / 2 * kLanes);
+    return j % 2 == 0 ? interleave<false>(low, high) : interleave<true>(low, high);
+  }
+  PackedPairs from(Index k) const { return {data, kept + 2 * k, pitch, last - 2 * k}; }
+  SDROP_INLINE void ask_far(Index k) const {
+    prefetch_far(row(k).low, pitch);
+    prefetch_far(row(k).high, pitch);
+  }
+};
+
+// The rows of packed panels that a step keeps.
+template <typename Precision>
+SDROP_INLINE auto packed_rows(const float* data, Index pitch, const std::int32_t* kept,
+                              Index count) {
+  if constexpr (Precision::kPerWord == 1)
+    return PackedRows{data, kept, pitch};
+  else
+    return PackedPairs{data, kept, pitch, count - 1};
+}
 
 // The same where a step has no more rows than a tile: each weight is then used once, and the rows to
 // come are asked for one by one as the tile goes. Asked for block by block they came late: of one
@@ -51,21 +93,23 @@ struct StreamedRows : PackedRows {
 
 // Kept rows of the weight itself.
 struct RowsInPlace {
+  using Precision = Float32;
+
   const float* data;
   const std::int32_t* kept;
   Index row_stride;
   Index vector_stride;
 
   SDROP_INLINE const float* row(Index k) const { return data + kept[k] * row_stride; }
-  SDROP_INLINE const float* vector(const float* row, int j) const {
-    return row + j * vector_stride;
+  SDROP_INLINE Vector vector(const float* row, int j) const {
+    return load(row + j * vector_stride);
   }
   RowsInPlace from(Index k) const { return {data, kept + k, row_stride, vector_stride}; }
 };
 
 // sum += a b^T. The side with fewer vectors is held, the other comes one by one: 3 x 4 sums then
 // need 16 registers, and not one more, which would put a sum into memory and halve the speed.
-template <int Rows, int Vectors, typename Left, typename Right>
+template <typename Precision, int Rows, int Vectors, typename Left, typename Right>
 SDROP_INLINE void add_outer_product(Vector (&sum)[Rows][Vectors], const Left& left,
                                     const Right& right) {
   if constexpr (Rows < Vectors) {
@@ -74,19 +118,19 @@ SDROP_INLINE void add_outer_product(Vector (&sum)[Rows][Vectors], const Left& le
     for (int i = 0; i < Rows; ++i) a[i] = left(i);
 #pragma GCC unroll 8
     for (int j = 0; j < Vectors; ++j) {
-      const Vector b = load(right(j));
+      const Vector b = right(j);
 #pragma GCC unroll 16
-      for (int i = 0; i < Rows; ++i) sum[i][j] += a[i] * b;
+      for (int i = 0; i < Rows; ++i) sum[i][j] = Precision::add_product(sum[i][j], a[i], b);
     }
   } else {
     Vector b[Vectors];
 #pragma GCC unroll 8
-    for (int j = 0; j < Vectors; ++j) b[j] = load(right(j));
+    for (int j = 0; j < Vectors; ++j) b[j] = right(j);
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
       const Vector a = left(i);
 #pragma GCC unroll 8
-      for (int j = 0; j < Vectors; ++j) sum[i][j] += a * b[j];
+      for (int j = 0; j < Vectors; ++j) sum[i][j] = Precision::add_product(sum[i][j], a, b[j]);
     }
   }
 }
@@ -101,9 +145,9 @@ SDROP_INLINE void multiply_tile(Index count, Weights weights, const float* a, In
   Vector sum[Rows][Vectors] = {};
 #pragma GCC unroll 2  // half the branches to predict: a tenth faster
   for (Index k = 0; k < count; ++k, a += pitch) {
-    const float* row = weights.row(k);
-    add_outer_product(
-        sum, [&](int i) { return broadcast(a[i]); },
+    const auto row = weights.row(k);
+    add_outer_product<typename Weights::Precision>(
+        sum, [&](int i) { return broadcast_at(a + i); },
         [&](int j) { return weights.vector(row, j); });
   }
 #pragma GCC unroll 16
@@ -122,24 +166,24 @@ constexpr int gradient_rows(int vectors) {
 }
 
 // sums = or += W G^T: row i of the sums is row i of the weights times `count` columns of gradients,
-// with the batch in the lanes: `Vectors` whole vectors of each column and, where Half, one more of
+// with the batch in the lanes: `Vectors` whole vectors of each column and, with Halves, one more of
 // each two (see gradient_chunk.h). Weights are read where they are, from end to end, and element by
 // element, so that nothing has to be transposed. Meanwhile the rows `ahead` are asked for.
-template <int Rows, int Vectors, bool Half>
+template <typename Precision, int Rows, int Vectors, bool Halves>
 SDROP_INLINE void gradient_tile(Index count, const float* const* weights,
                                 const float* const* ahead, const float* whole, const float* halves,
                                 bool add, float* sums) {
-  constexpr int kStep = Half ? 2 : 1;
+  constexpr int kStep = Halves ? 2 : 1;
   Vector sum[Rows][Vectors] = {}, sum_halves[Rows][1] = {};
   const float* row[Rows];
   for (int i = 0; i < Rows; ++i) row[i] = weights[i];
   const auto add_column = [&](Index n) __attribute__((always_inline)) {
-    add_outer_product(
-        sum, [&](int i) { return broadcast(row[i][n]); },
-        [&](int j) { return whole + j * kLanes; });
+    add_outer_product<Precision>(
+        sum, [&](int i) { return broadcast_at(row[i] + n); },
+        [&](int j) { return load(whole + j * kLanes); });
     whole += Vectors * kLanes;
   };
-  const auto half_vector = [&](int) { return halves; };
+  const auto half_vector = [&](int) { return load(halves); };
   for (Index first = 0; first < count; first += kLine) {
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) prefetch(ahead[i] + first);
@@ -149,22 +193,23 @@ SDROP_INLINE void gradient_tile(Index count, const float* const* weights,
     for (; n + kStep <= end; n += kStep) {
 #pragma GCC unroll 2
       for (int i = 0; i < kStep; ++i) add_column(n + i);
-      if constexpr (Half) {
-        add_outer_product(
+      if constexpr (Halves) {
+        add_outer_product<Precision>(
             sum_halves, [&](int i) { return broadcast_pair(row[i] + n); }, half_vector);
         halves += kLanes;
       }
     }
   }
-  if (Half && count % 2 == 1) {
+  if (Halves && count % 2 == 1) {
     const auto last = [&](int i) {
-      const float pair[2] = {row[i][count - 1], 0};
+      float pair[2] = {};
+      std::memcpy(pair, row[i] + count - 1, sizeof *pair);
       return broadcast_pair(pair);
     };
-    add_outer_product(sum_halves, last, half_vector);
+    add_outer_product<Precision>(sum_halves, last, half_vector);
     add_column(count - 1);
   }
-  constexpr int kSums = Vectors + Half;
+  constexpr int kSums = Vectors + Halves;
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 4
@@ -187,7 +232,7 @@ SDROP_INLINE Vector sums_of_four(const Vector (&sum)[Vectors]) {
 
 // The same with four columns of gradients in `Vectors` vectors, which are multiplied with four
 // weights; the four sums of a row are added in the end.
-template <int Rows, int Vectors>
+template <typename Precision, int Rows, int Vectors>
 SDROP_INLINE void gradient_tile_of_fours(Index count, const float* const* weights,
                                          const float* const* ahead, const float* fours, bool add,
                                          float* sums) {
@@ -195,9 +240,9 @@ SDROP_INLINE void gradient_tile_of_fours(Index count, const float* const* weight
   const float* row[Rows];
   for (int i = 0; i < Rows; ++i) row[i] = weights[i];
   const auto add_four = [&](const auto& four_weights) __attribute__((always_inline)) {
-    add_outer_product(
+    add_outer_product<Precision>(
         sum, [&](int i) { return broadcast_four(four_weights(i)); },
-        [&](int j) { return fours + j * kLanes; });
+        [&](int j) { return load(fours + j * kLanes); });
     fours += Vectors * kLanes;
   };
   Index n = 0;
@@ -225,7 +270,7 @@ SDROP_INLINE void gradient_tile_of_fours(Index count, const float* const* weight
 }
 
 // Row kept[i] of the target += sum over `count` rows of A, (count, kTileRows), and B.
-template <int Rows>
+template <typename Precision, int Rows>
 SDROP_INLINE void accumulate_tile(Index count, const std::int32_t* kept, const float* a,
                                   const float* b, float* target) {
   constexpr int kVectors = 4;
@@ -233,8 +278,9 @@ SDROP_INLINE void accumulate_tile(Index count, const std::int32_t* kept, const f
   Vector sum[Rows][kVectors] = {};
 #pragma GCC unroll 2
   for (Index k = 0; k < count; ++k, a += kTileRows, b += kRow)
-    add_outer_product(
-        sum, [&](int i) { return broadcast(a[i]); }, [&](int j) { return b + j * kLanes; });
+    add_outer_product<Precision>(
+        sum, [&](int i) { return broadcast_at(a + i); },
+        [&](int j) { return load(b + j * kLanes); });
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 4

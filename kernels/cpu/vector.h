@@ -1,7 +1,7 @@
 // The compiler's own vector types. SDROP_VECTOR_BYTES is the width that the build's flags allow.
 #pragma once
 
-#if SDROP_VECTOR_BYTES > 16
+#ifdef __AVX__
 #include <immintrin.h>
 #endif
 
@@ -17,8 +17,9 @@ constexpr int kLanes = SDROP_VECTOR_BYTES / sizeof(float);
 
 typedef float Vector __attribute__((vector_size(SDROP_VECTOR_BYTES)));
 typedef std::int32_t IntVector __attribute__((vector_size(SDROP_VECTOR_BYTES)));
+// In memory they may be pairs of bfloat16 numbers (precision.h), aligned as these are.
 typedef float UnalignedVector
-    __attribute__((vector_size(SDROP_VECTOR_BYTES), aligned(4), may_alias));
+    __attribute__((vector_size(SDROP_VECTOR_BYTES), aligned(2), may_alias));
 
 #define SDROP_INLINE inline __attribute__((always_inline))
 
@@ -31,6 +32,11 @@ SDROP_INLINE void store(float* to, Vector value) {
 }
 
 SDROP_INLINE Vector broadcast(float value) { return value - Vector{}; }
+SDROP_INLINE Vector broadcast_at(const float* from) {
+  float value;
+  std::memcpy(&value, from, sizeof value);
+  return broadcast(value);
+}
 
 // Two elements again and again.
 SDROP_INLINE Vector broadcast_pair(const float* from) {
@@ -40,15 +46,17 @@ SDROP_INLINE Vector broadcast_pair(const float* from) {
   return reinterpret_cast<Vector>(pair - Pairs{});
 }
 
-// Four elements again and again. Processors have a load for it, which GCC 12 does not find by itself:
-// the same as a shuffle went through memory and made a backward pass four times as slow.
+// Four elements again and again. Processors have a load for it, which GCC 12 does not find by
+// itself: a shuffle went through memory and made a backward pass four times as slow.
 SDROP_INLINE Vector broadcast_four(const float* from) {
-#if SDROP_VECTOR_BYTES == 16
-  return load(from);
-#elif SDROP_VECTOR_BYTES == 32
+#if defined(__AVX512F__) && SDROP_VECTOR_BYTES == 64
+  return _mm512_maskz_broadcast_f32x4(-1, _mm_loadu_ps(from));  // the other form warns in GCC 12
+#elif defined(__AVX__) && SDROP_VECTOR_BYTES == 32
   return _mm256_broadcast_ps(reinterpret_cast<const __m128*>(from));
 #else
-  return _mm512_broadcast_f32x4(_mm_loadu_ps(from));
+  float fours[kLanes];
+  for (int lane = 0; lane < kLanes; lane += 4) std::memcpy(fours + lane, from, 4 * sizeof *from);
+  return load(fours);
 #endif
 }
 
@@ -78,7 +86,9 @@ SDROP_INLINE void store_first(float* to, Vector value, Index live) {
 
 SDROP_INLINE void prefetch(const float* address) { __builtin_prefetch(address, 0, 3); }
 // Into the second-level cache alone.
-SDROP_INLINE void prefetch_far(const float* address) { __builtin_prefetch(address, 0, 2); }
+SDROP_INLINE void prefetch_far(const float* from, Index count) {
+  for (Index i = 0; i < count; i += 16) __builtin_prefetch(from + i, 0, 2);
+}
 
 constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
 constexpr Index round_up(Index a, Index b) { return divide_up(a, b) * b; }

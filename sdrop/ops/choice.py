@@ -2,7 +2,8 @@
 
 The compiled CPU kernels compute in float32. Of half-precision tensors they get float32 copies, and
 only results are rounded: more exact than the reference, and far faster than processors without
-instructions for bfloat16 are with it.
+instructions for bfloat16 are with it. Where a processor has those, bfloat16 weights stay as they
+are, and the kernels round activations and gradients as they multiply them.
 """
 
 from __future__ import annotations
@@ -148,6 +149,19 @@ def _or_none_in_float32(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.float()
 
 
+_FEW_ROWS = 31
+"""Up to so many (kFewRows of kernels/cpu) the kernels read float32 weights where they are."""
+
+
+def _weights(input: Tensor, size: int, *weights: Tensor) -> list[Tensor]:
+    """Weights as the compiled CPU kernels get them beside an input in float32."""
+    rows = input.numel() // max(1, input.shape[-1])
+    pairs = NATIVE.bfloat16 and size % 2 == 0 and rows > _FEW_ROWS
+    if pairs and all(weight.dtype == torch.bfloat16 for weight in weights):
+        return list(weights)
+    return [weight.float() for weight in weights]
+
+
 def _mask_in_float32(mask: Mask) -> Mask:
     return mask if mask.mask is None else mask._replace(mask=mask.mask.float())
 
@@ -207,17 +221,12 @@ def lstm_by(
         return lstm_reference.lstm(*arguments, weight_hr, **options)
     if input.dtype == torch.float32:
         return lstm_cpu.lstm(*arguments, **options)
-    return _lstm_in_float32(arguments, options)
-
-
-def _lstm_in_float32(
-    arguments: tuple[Tensor | None, ...], options: dict[str, Any]
-) -> tuple[Tensor, Tensor, Tensor]:
-    input = arguments[0]
-    assert input is not None
     masks = {name: _mask_in_float32(options[name]) for name in ("input_mask", "hidden_mask")}
-    floats: Any = [_or_none_in_float32(each) for each in arguments]
-    output, h_n, c_n = lstm_cpu.lstm(*floats, **options | masks)
+    weight_ih, weight_hh = _weights(input, weight_hh.shape[1], weight_ih, weight_hh)
+    floats = (input.float(), h_0.float(), c_0.float())
+    output, h_n, c_n = lstm_cpu.lstm(
+        *floats, weight_ih, weight_hh, _or_none_in_float32(bias), **options | masks
+    )
     return output.to(input.dtype), h_n.to(input.dtype), c_n.to(input.dtype)
 
 
@@ -255,7 +264,8 @@ def linear(
     row = _linear_path(backend, input, weight, bias, mask, batch_sizes)
     if row.path == "cpu":
         bias, mask = _or_none_in_float32(bias), _mask_in_float32(mask)
-        output = linear_cpu.linear(input.float(), weight.float(), bias, mask, batch_sizes)
+        (weight,) = _weights(input, weight.shape[0], weight)
+        output = linear_cpu.linear(input.float(), weight, bias, mask, batch_sizes)
         return output.to(input.dtype)
     if row.path == "cuda":
         return linear_cuda.linear(input, weight, bias, mask, batch_sizes)
@@ -290,7 +300,8 @@ def linear_cross_entropy(
         )
     compiled = row.path == "cpu"
     if compiled:
-        input, weight, bias = input.float(), weight.float(), _or_none_in_float32(bias)
+        (weight,) = _weights(input, weight.shape[0], weight)
+        input, bias = input.float(), _or_none_in_float32(bias)
         mask = _mask_in_float32(mask)
     return loss.linear_cross_entropy(
         input, weight, bias, target, mask, batch_sizes, ignore_index, compiled=compiled

@@ -116,8 +116,8 @@ def differentiable_backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | Non
     factors: Tensor | float = 1.0
     if factor is not None:
         factors = Steps.of(input, batch_sizes, reverse=False).expand(factor)
-    grad_input = ((grad @ weight) * factors).view(input.shape)
-    grad_weight = (rows * factors).t() @ grad
+    grad_input = ((grad @ weight.to(grad.dtype)) * factors).view(input.shape)
+    grad_weight = ((rows * factors).t() @ grad).to(weight.dtype)
     return (grad_input, grad_weight.t(), grad.sum(0) if ctx.has_bias else None, *[None] * 4)
 
 

@@ -75,5 +75,5 @@ def _fake_backward(
     return (
         input.new_empty(input.shape if needs_input_grad else (0,)),
         weight.new_empty(weight.shape[1], weight.shape[0]).t(),
-        weight.new_empty(weight.shape[0]),
+        input.new_empty(weight.shape[0]),
     )

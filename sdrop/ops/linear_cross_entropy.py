@@ -96,7 +96,7 @@ def _linear_cross_entropy(
     compiled: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     constant = mask is None and (kept is None or kept.shape[0] == 1)
-    if compiled and constant and bias is not None:
+    if compiled and constant and bias is not None and weight.dtype == input.dtype:
         logits = _scores_in_one_product(input.flatten(0, -2), weight, bias, kept, scale)
     else:
         linear = torch.ops.sdrop.linear_cpu if compiled else torch.ops.sdrop.linear
@@ -177,7 +177,7 @@ def _(
     return (
         input.new_empty(input.shape if needs_input_grad or not compiled else (0,)),
         weight.new_empty(weight.shape[1], weight.shape[0]).t(),
-        weight.new_empty(weight.shape[0]),
+        input.new_empty(weight.shape[0]),
     )
 
 
@@ -219,9 +219,8 @@ def _differentiate(ctx: Any, grad_loss: Tensor | None, *_: Any) -> tuple[Tensor 
 def differentiable_backward(ctx: Any, grad_loss: Tensor) -> list[Tensor | None]:
     """The gradients of input, weight and bias in plain PyTorch, for `create_graph=True`."""
     input, weight, bias, target, kept, mask, batch_sizes = ctx.saved_tensors[:7]
-    loss = linear_cross_entropy_equation(
-        input, weight, bias, target, Mask(kept, mask, ctx.scale), batch_sizes, ctx.ignore_index
-    )
+    arguments = (input, weight.to(input.dtype), bias, target, Mask(kept, mask, ctx.scale))
+    loss = linear_cross_entropy_equation(*arguments, batch_sizes, ctx.ignore_index)
     needed = ctx.needs_input_grad[:3]
     wanted = [t for t, need in zip((input, weight, bias), needed, strict=True) if need]
     grad = grad_loss.to(loss.dtype)
@@ -245,7 +244,8 @@ def linear_cross_entropy(
 ) -> Tensor:
     """Calls the operator; arguments and result as in `linear_cross_entropy_equation`.
 
-    `compiled` computes the three GEMMs by the compiled CPU kernels, which must be there.
+    `compiled` computes the three GEMMs by the compiled CPU kernels, which must be there; beside an
+    input in float32 their weight may be of bfloat16.
     """
     needs = [t for t in (input, weight, bias) if t is not None and t.requires_grad]
     loss, _, _ = torch.ops.sdrop.linear_cross_entropy(

@@ -24,23 +24,31 @@ _NOT_BUILT = (
 
 
 class NativeLibrary(NamedTuple):
-    """What came of loading: the capability in use, or the reason why there is none."""
+    """What came of loading.
+
+    Attributes:
+        capability: which compilation of the kernels runs; None if there is none.
+        reason: why there is none.
+        bfloat16: whether the processor multiplies bfloat16 numbers faster than float32 ones.
+    """
 
     capability: str | None
     reason: str | None
+    bfloat16: bool
 
 
 def _load() -> NativeLibrary:
     if not LIBRARY.exists():
         reason = REASON.read_text().strip() if REASON.exists() else _NOT_BUILT
-        return NativeLibrary(None, reason)
+        return NativeLibrary(None, reason, bfloat16=False)
     try:
         torch.ops.load_library(str(LIBRARY))  # type: ignore[no-untyped-call]
-        name = ctypes.CDLL(str(LIBRARY)).sdrop_cpu_capability
+        library = ctypes.CDLL(str(LIBRARY))
+        name, bfloat16 = library.sdrop_cpu_capability, library.sdrop_cpu_bfloat16
     except (OSError, AttributeError) as error:
-        return NativeLibrary(None, f"built, but it does not load: {error}")
-    name.restype = ctypes.c_char_p
-    return NativeLibrary(name().decode(), None)
+        return NativeLibrary(None, f"built, but it does not load: {error}", bfloat16=False)
+    name.restype, bfloat16.restype = ctypes.c_char_p, ctypes.c_bool
+    return NativeLibrary(name().decode(), None, bfloat16())
 
 
 NATIVE = _load()

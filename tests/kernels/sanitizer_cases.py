@@ -42,7 +42,13 @@ def write(case: Case, folder: Path) -> Path:
     return path
 
 
-def lstm_case(name: str, layer: Layer, needs_input_grad: bool = True) -> Case:
+def lstm_case(
+    name: str, layer: Layer, needs_input_grad: bool = True, *, bfloat16: bool = False
+) -> Case:
+    if bfloat16:
+        tensors = list(layer.tensors)
+        tensors[3:5] = [weight.bfloat16().float() for weight in tensors[3:5]]
+        layer = layer._replace(tensors=tuple(tensors))
     x, h_0, c_0, weight_ih, weight_hh, bias = layer.tensors
     sizes = _sizes(x, layer.options["batch_sizes"])
     arrays = {"sizes": sizes, "reverse": _indices(layer.options["reverse"])}
@@ -53,13 +59,22 @@ def lstm_case(name: str, layer: Layer, needs_input_grad: bool = True) -> Case:
     arrays |= _floats(grad_output=grad_output, grad_h_n=grad_h_n, grad_c_n=grad_c_n)
     # Without a bias its gradient is missing at the end.
     results = dict(zip(LSTM_RESULTS, in_float64(layer), strict=False))
+    arrays |= {"bfloat16": _indices(1)} if bfloat16 else {}
     return Case(name, arrays | _expected(results, needs_input_grad))
 
 
 def linear_case(
-    name: str, x: Tensor, features: int, mask: Mask, *, bias: bool = True, batch_sizes=None
+    name: str,
+    x: Tensor,
+    features: int,
+    mask: Mask,
+    *,
+    bias: bool = True,
+    batch_sizes=None,
+    bfloat16: bool = False,
 ) -> Case:
     weight = k_major(uniform(x.shape[-1] ** -0.5, features, x.shape[-1]))
+    weight = weight.bfloat16().float() if bfloat16 else weight
     tensors = (x, weight, torch.randn(features) if bias else None)
     grad = torch.randn(*x.shape[:-1], features)
     arrays = {
@@ -76,6 +91,7 @@ def linear_case(
     names = ("grad_input", "grad_weight", "grad_bias")
     results = {"output": output.detach()}
     results |= {n: t.grad for n, t in zip(names, leaves, strict=True) if t is not None}
+    arrays |= {"bfloat16": _indices(1)} if bfloat16 else {}
     return Case(name, arrays | _expected(results))
 
 
@@ -106,6 +122,22 @@ def few_cases() -> Iterator[Case]:
         yield linear_case(f"few rows, linear, B={batch}", torch.randn(1, batch, 19), 553, mask)
     yield lstm_case("shared in blocks", random_layer(2, 10, 5, 170, ("III", "III")))
     yield from _extremes()
+    yield from _bfloat16()
+
+
+def _bfloat16() -> Iterator[Case]:
+    """Odd numbers of rows and of kept neurons, in all chunks of a batch."""
+    for pattern in PATTERNS:
+        options = {"packed": True, "reverse": True, "bias": False}
+        layer = random_layer(4, 9, 21, 22, (pattern, pattern), **options)
+        yield lstm_case(f"bfloat16, packed, {pattern}", layer, bfloat16=True)
+        mask = draw(pattern, 3, 7, 17)
+        yield linear_case(
+            f"bfloat16, linear, {pattern}", torch.randn(3, 7, 17), 70, mask, bfloat16=True
+        )
+    for batch in (3, 12, 20, 44, 65):
+        layer = random_layer(2, batch, 9, 170, ("III", "III"))
+        yield lstm_case(f"bfloat16, B={batch}", layer, bfloat16=True)
 
 
 def many_cases() -> Iterator[Case]:

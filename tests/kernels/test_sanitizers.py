@@ -6,6 +6,7 @@ does not define, ThreadSanitizer two threads at one element. `make sanitize` run
 
 import importlib.util
 import os
+import re
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -67,7 +68,8 @@ def compile_driver(folder: Path, flags: list[str], portable_width: int | None = 
     """The driver with all capabilities, or with the portable one alone at a width of its own."""
     kernels = load_build_script()
     if portable_width is not None:
-        kernels.PORTABLE = {"portable": ([], portable_width)}
+        flags_of, _, numbers = kernels.PORTABLE["portable"]
+        kernels.PORTABLE = {"portable": (flags_of, portable_width, numbers)}
         kernels._is_x86 = lambda: False
     if (reason := kernels.why_not()) is not None:
         pytest.skip(reason)
@@ -136,10 +138,12 @@ def test_two_threads_never_meet_at_an_element(build_driver, capability, tmp_path
 
 def small_cases() -> list[Case]:
     steps = 20  # so many that some step keeps the last neuron, and so reads all of the weight
+    bfloat16 = random_layer(steps, 3, 7, 10, ("III", "I"))
     layer = random_layer(steps, 2, 7, 10, ("III", "I"))
     x, mask = torch.randn(steps, 2, 10), draw("III", steps, 2, 10)
     return [
         sanitizer_cases.lstm_case("lstm", layer),
+        sanitizer_cases.lstm_case("lstm of bfloat16", bfloat16, bfloat16=True),
         sanitizer_cases.linear_case("linear", x, 9, mask),
     ]
 
@@ -149,14 +153,16 @@ def test_every_wrong_result_is_told(build_driver, case, tmp_path):
     for name, array in case.arrays.items():
         if array.dtype == np.float64:
             wrong = array.copy()
-            wrong.flat[-1] += 1e-3 * np.abs(array).max()
+            size = 1e-1 if "bfloat16" in case.arrays else 1e-3
+            wrong.flat[-1] += size * np.abs(array).max()
             done = run(
                 build_driver("address and undefined"),
                 [Case(name, case.arrays | {name: wrong})],
                 tmp_path,
             )
             assert done.returncode == 1
-            assert f"{name} is wrong by 1.0e-03" in done.stdout
+            told = rf": {name} is wrong by (1\.0e-03|.*e-0[12])"
+            assert re.search(told, done.stdout), done.stdout
 
 
 @pytest.mark.parametrize("case", small_cases(), ids=lambda case: case.name)

@@ -1,7 +1,8 @@
 """`torch.ops.sdrop.lstm_cpu`: the compiled LSTM as an operator that autograd and compile know.
 
-Like `sdrop::lstm` without a projection and for float32 alone. What it saves for the backward pass,
-gates and cells, is padded to `padded(H)` units.
+Like `sdrop::lstm` without a projection and for float32 alone, but that both weights may be of
+bfloat16 where H is even: products are then those of bfloat16 numbers, and all else stays float32.
+What it saves for the backward pass, gates and cells, is padded to `padded(H)` units.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _fake_backward(
         c_0.new_empty(c_0.shape),
         k_major_empty(weight_ih),
         k_major_empty(weight_hh),
-        weight_ih.new_empty(weight_ih.shape[0]),
+        input.new_empty(weight_ih.shape[0]),
     )
 
 

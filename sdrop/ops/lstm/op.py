@@ -195,8 +195,11 @@ def differentiable_backward(
 ) -> list[Tensor | None]:
     """The backward pass through the equations, for `create_graph=True`: slower, and exact."""
     input_kept, input_mask, hidden_kept, hidden_mask, batch_sizes = rest[:5]
+    input = arguments[0]
+    assert input is not None
+    of_one_type = [a if a is None else a.to(input.dtype) for a in arguments]
     outputs = lstm_equations(
-        *arguments,  # type: ignore[arg-type]
+        *of_one_type,  # type: ignore[arg-type]
         input_mask=Mask(input_kept, input_mask, ctx.input_scale),
         hidden_mask=Mask(hidden_kept, hidden_mask, ctx.hidden_scale),
         batch_sizes=batch_sizes,
