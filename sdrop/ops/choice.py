@@ -131,6 +131,7 @@ def choose_path(
         batch,
         dropped_of(input),
         dropped_of(hidden[0]),
+        data.dtype not in HALF or (data.dtype == torch.bfloat16 and NATIVE.bfloat16),
         torch.is_grad_enabled(),
         packed,
         projection,
