@@ -154,7 +154,7 @@ def many_cases() -> Iterator[Case]:
         layer = random_layer(5, 6, 23, 18, (pattern, pattern), **options)
         yield lstm_case(f"{pattern} {options}", layer, needs_input_grad=bias)
     yield lstm_case("a large layer", random_layer(2, 20, 65, 650, ("III", "III")))
-    # From 480 kept neurons on a sum takes two blocks, with AVX-512 too.
+    # From 192 kept neurons on a sum takes two blocks, with AVX-512 too; 384 of bfloat16.
     for steps, batch in ((5, 2), (2, 3), (5, 7)):
         layer = random_layer(steps, batch, 500, 500, ("all", "all"))
         yield lstm_case(f"two blocks, T={steps} B={batch}", layer)
