@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def update_readme(readme: Path, rows: Sequence[Row]) -> None:
 
 
 def speed_table(rows: Sequence[Row]) -> Iterator[str]:
-    """The lines: a table with a line a shape, and where it was measured.
+    """The lines: for each machine where it was measured, and a table with a line a shape.
 
     Raises:
         ValueError: where there is no row of the suites `layer` and `step`.
@@ -40,11 +41,15 @@ def speed_table(rows: Sequence[Row]) -> Iterator[str]:
     if not shown:
         raise ValueError("a bench.json without a row of the suites layer and step has no table")
     variants = [name for name in VARIANTS if any(row.variant == name for row in shown)]
-    yield f"| what | threads | dtype | stock, ms | {' | '.join(variants)} |"
-    yield f"|{'---|' * (4 + len(variants))}"
-    for key in dict.fromkeys(_key(row) for row in shown):
-        yield _line([row for row in shown if _key(row) == key], variants)
-    yield ""
+    for machine in dict.fromkeys(_machine(row) for row in shown):
+        here = [row for row in shown if _machine(row) == machine]
+        yield f"On {machine}:"
+        yield ""
+        yield f"| what | threads | dtype | stock, ms | {' | '.join(variants)} |"
+        yield f"|{'---|' * (4 + len(variants))}"
+        for key in dict.fromkeys(_key(row) for row in here):
+            yield _line([row for row in here if _key(row) == key], variants)
+        yield ""
     yield (
         "A cell is how many times as fast as stock modules a variant is (median of the ratios of "
         "single rounds), and in brackets what the arithmetic left would allow."
@@ -55,8 +60,11 @@ def speed_table(rows: Sequence[Row]) -> Iterator[str]:
             r"\* noisy: the quartiles of the stock modules' own times lie further apart than "
             f"{NOISY:.0%} of their median, here up to {noisiest:.0%}."
         )
-    for machine in dict.fromkeys(row.machine for row in shown):
-        yield f"Measured on {machine}."
+
+
+def _machine(row: Row) -> str:
+    """Without how many of its cores were used, which is a column."""
+    return re.sub(r"^\d+ of (?=\d+ cores)", "", row.machine)
 
 
 def _key(row: Row) -> Key:

@@ -83,12 +83,12 @@ def test_the_readme_gets_the_table_between_its_markers(tmp_path):
     rows = [row("none"), row(), row("none", "step"), row(suite="step"), row(suite="gemm")]
     update_readme(readme, rows)
     text = readme.read_text()
-    assert text.startswith(f"before\n{BEGIN}\n| what |")
+    assert text.startswith(f"before\n{BEGIN}\nOn a machine:\n\n| what |")
     assert text.endswith(f"{END}\nafter\n")
     assert "old" not in text
     assert "| layer ptb_medium | 1 | float32 | 202 | 1.00 (1.00) | 2.02 (2.00) |" in text
     assert "gemm" not in text
-    assert text.count("Measured on a machine.") == 1
+    assert text.count("a machine") == 1
     update_readme(readme, rows)
     assert readme.read_text() == text
 
@@ -96,9 +96,19 @@ def test_the_readme_gets_the_table_between_its_markers(tmp_path):
 def test_the_readmes_table_marks_what_was_noisy():
     noisy = dataclasses.replace(row(suite="step"), baseline_spread=0.2, noisy=True)
     lines = list(speed_table([row(), noisy]))
-    assert [line for line in lines if r"202\*" in line] == [lines[3]]
+    assert [line for line in lines if r"202\*" in line] == [lines[5]]
     assert any("here up to 20%" in line for line in lines)
     assert "*" not in "".join(speed_table([row()]))
+
+
+def test_the_readmes_rows_stand_under_their_machine():
+    machines = ["1 of 2 cores of X", "1 of 8 cores of Y", "2 of 2 cores of X", "H200"]
+    rows = [dataclasses.replace(row(), machine=name, shape=name[:1]) for name in machines]
+    lines = [line for line in speed_table(rows) if line.startswith(("On", "| layer"))]
+    assert [line.split(" | ")[0] for line in lines] == [
+        *("On 2 cores of X:", "| layer 1", "| layer 2"),
+        *("On 8 cores of Y:", "| layer 1", "On H200:", "| layer H"),
+    ]
 
 
 @pytest.mark.parametrize("content", ["", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}{BEGIN}{END}"])
