@@ -102,35 +102,36 @@ class ForwardRecurrence {
   }
 
   void one_group(Index group, Index position, Index t, Kept kept) const {
-    const Index first = group * kPanelsTogether, count = panels_in(group), rows = steps_.sizes[t];
+    multiply_group(group, position, t, kept);
+    const Index first = group * kPanelsTogether;
+    for (Index panel = first; panel < first + panels_in(group); ++panel)
+      for (Index b = 0; b < steps_.sizes[t]; b += kLanes) pointwise(panel, position, t, b);
+  }
+
+  void multiply_group(Index group, Index position, Index t, Kept kept) const {
     const auto rows_of = [&](Index of, Index i) {
       return packed_rows<Precision>(packed(of) + i * kPanelWords, kGroupWords, kept.neurons,
                                     kept.count);
     };
-    const auto multiply_all = [&](const auto& weights_of, const auto& ahead_of) {
-      multiply(first, count, t, position, kept, weights_of, ahead_of);
-    };
-    using Rows = decltype(rows_of(0, 0));
-    if (Precision::kPerWord == 1 && rows <= kTileRows) {
-      if constexpr (Precision::kPerWord == 1)
-        multiply_all([&](Index i) { return StreamedRows{rows_of(group, i)}; },
-                     [](const Next&) { return Ahead<Rows>(); });
-    } else {
-      multiply_all([&](Index i) { return rows_of(group, i); },
-                   [&](const Next& next) {
-                     if (next.left > 0)
-                       return first_block(rows_of(group, 0).from(next.first), next.left);
-                     if (group + 1 == groups()) return Ahead<Rows>();
-                     return first_block(rows_of(group + 1, 0), words<Precision>(kept.count));
-                   });
-    }
-    for (Index panel = first; panel < first + count; ++panel)
-      for (Index b = 0; b < rows; b += kLanes) pointwise(panel, position, t, b);
+    using Soon = Ahead<decltype(rows_of(0, 0))>;
+    if constexpr (Precision::kPerWord == 1)
+      if (steps_.sizes[t] <= kTileRows)
+        return multiply(
+            group, t, position, kept, [&](Index i) { return StreamedRows{rows_of(group, i)}; },
+            [](const Next&) { return Soon(); });
+    multiply(
+        group, t, position, kept, [&](Index i) { return rows_of(group, i); },
+        [&](const Next& next) {
+          if (next.left > 0) return first_block(rows_of(group, 0).from(next.first), next.left);
+          if (group + 1 == groups()) return Soon();
+          return first_block(rows_of(group + 1, 0), words<Precision>(kept.count));
+        });
   }
 
   template <typename WeightsOf, typename AheadOf>
-  void multiply(Index first, Index count, Index t, Index position, Kept kept,
-                const WeightsOf& weights_of, const AheadOf& ahead_of) const {
+  void multiply(Index group, Index t, Index position, Kept kept, const WeightsOf& weights_of,
+                const AheadOf& ahead_of) const {
+    const Index first = group * kPanelsTogether, count = panels_in(group);
     PanelProduct<decltype(weights_of(0))> products[kPanelsTogether];
     for (Index i = 0; i < count; ++i) {
       const Target sums = gates_.at(first + i, steps_.starts[t]);

@@ -60,12 +60,15 @@ def test_float64_takes_the_reference_unless_the_kernels_are_asked_for():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("space", ["random", "structured"])
-def test_half_precision_is_computed_in_float32(dtype, space):
+@pytest.mark.parametrize("batch", [3, 6])
+@pytest.mark.parametrize(("size", "classes"), [(17, 9), (18, 10)])
+def test_half_precision_is_near_float32(dtype, space, batch, size, classes):
+    # Of an odd size or a few rows the kernels get float32 copies on every processor.
     pattern = sdrop.DropoutPattern(space)
-    lstm = sdrop.LSTM(6, 17, recurrent_dropout=0.5, input_dropout=0.5, pattern=pattern)
-    decoder = sdrop.Linear(17, 9, dropout=0.5, pattern=pattern)
+    lstm = sdrop.LSTM(6, size, recurrent_dropout=0.5, input_dropout=0.5, pattern=pattern)
+    decoder = sdrop.Linear(size, classes, dropout=0.5, pattern=pattern)
     model = sdrop.name_sites(torch.nn.ModuleList([lstm, decoder]).to(dtype))
-    x, target = torch.randn(7, 3, 6, dtype=dtype), torch.randint(9, (7, 3))
+    x, target = torch.randn(7, batch, 6, dtype=dtype), torch.randint(classes, (7, batch))
     results = []
     for parameters in (dtype, torch.float32):
         model.to(parameters).zero_grad()
@@ -85,13 +88,20 @@ def test_half_precision_is_computed_in_float32(dtype, space):
         assert (ours - expected).abs().max() <= 2e-2 * expected.abs().max()
 
 
-def test_autocast_is_computed_in_float32():
-    lstm = sdrop.LSTM(6, 8, recurrent_dropout=0.5, backend="cpu")
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        output, _ = lstm(torch.randn(3, 2, 6))
-    assert output.dtype == torch.bfloat16
-    output.sum().backward()
-    assert {p.grad.dtype for p in lstm.parameters()} == {torch.float32}
+@pytest.mark.parametrize("batch", [2, 12])
+def test_autocast_is_near_float32(batch):
+    lstm = sdrop.name_sites(sdrop.LSTM(6, 8, recurrent_dropout=0.5, backend="cpu"))
+    x, grads = torch.randn(3, batch, 6), []
+    for enabled in (True, False):
+        lstm.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled), sdrop.mask_key(1, 2):
+            output, _ = lstm(x)
+        assert output.dtype == (torch.bfloat16 if enabled else torch.float32)
+        output.sum().backward()
+        assert {p.grad.dtype for p in lstm.parameters()} == {torch.float32}
+        grads.append([p.grad for p in lstm.parameters()])
+    for ours, expected in zip(*grads, strict=True):
+        assert (ours - expected).abs().max() <= 2e-2 * expected.abs().max()
 
 
 def test_a_projection_falls_back_to_the_reference():
