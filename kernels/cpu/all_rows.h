@@ -181,7 +181,7 @@ class ForwardProduct {
   Index rows_;
   std::vector<Segment> segments_;
   std::vector<Index> starts_;
-  Buffer dropped_;
+  CallBuffer<6> dropped_;
 };
 
 // grad_x = drop'(G W^T) for all rows. `transpose_block(segment, block, to)` writes the transposed
@@ -243,7 +243,7 @@ void all_weight_gradients(const Site& site, const Steps& steps, Panels panels, c
   const auto starts = offsets(parts, [](const Segment& part) {
     return words<Precision>(part.rows) * round_up(part.kept.count, kTileRows);
   });
-  Buffer dropped(starts.back());
+  const CallBuffer<6> dropped(starts.back());
   parallel(run, parts.size(), site.size * steps.batch, [&](Index begin, Index end) {
     for (Index s = begin; s < end; ++s)
       for (Index i = 0; i < parts[s].rows; ++i) {

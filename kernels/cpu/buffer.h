@@ -49,4 +49,25 @@ float* scratch(Index size) {
   return buffer.reserve(size);
 }
 
+// Up to so many floats, 128 MB, a call's memory is kept for the next one. Fresh pages have to be
+// cleared, which took most of the time of packing weights; and where a virtual machine has given
+// pages back, they come again at a twentieth of that speed.
+constexpr Index kMostToKeep = Index{1} << 25;
+
+// The memory of a call of a kernel, outside its loops: one a purpose at a time.
+template <int Purpose>
+class CallBuffer {
+ public:
+  explicit CallBuffer(Index size)
+      : data_(size <= kMostToKeep ? scratch<Purpose>(size) : own_.reserve(size)) {}
+  CallBuffer(const CallBuffer&) = delete;
+  CallBuffer& operator=(const CallBuffer&) = delete;
+
+  float* data() const { return data_; }
+
+ private:
+  Buffer own_;
+  float* data_;
+};
+
 }  // namespace sdrop::SDROP_CAPABILITY

@@ -152,7 +152,7 @@ void lstm_backward(const LstmBackward& layer, ParallelFor run) {
   const Index size = layer.hidden_size;
   const Steps& steps = layer.steps;
   const Panels panels{4 * size, true};
-  Buffer buffer(steps.rows * panels.count() * kPanelWidth);
+  const CallBuffer<7> buffer(steps.rows * panels.count() * kPanelWidth);
   const GateRows grads{buffer.data(), steps.rows};
   BackwardRecurrence<Precision>(layer, grads, run)();
   if (layer.grad_input)

@@ -14,10 +14,6 @@ namespace sdrop::SDROP_CAPABILITY {
 // Fewer steps than this, of few rows in all, read the recurrent weights where they are.
 constexpr Index kStepsWorthPacking = 4;
 
-// Up to so many floats, 64 MB, the packed weights keep their memory from call to call: fresh pages
-// have to be cleared, which took most of the time of the copying. H = 1500 needs 9 million.
-constexpr Index kMostPackedToKeep = Index{1} << 24;
-
 template <typename Precision>
 class ForwardRecurrence {
  public:
@@ -26,7 +22,8 @@ class ForwardRecurrence {
         gates_{layer.gates, steps_.rows}, cells_{layer.cells, steps_.rows},
         panels_{4 * size_, true}, columns_(layer.hidden_site, steps_),
         few_(Precision::kPerWord == 1 && steps_.count < kStepsWorthPacking &&
-             steps_.rows <= kFewRows) {
+             steps_.rows <= kFewRows),
+        packed_(few_ ? 0 : groups() * size_ * kGroupWords) {
     if (!few_) pack_weights();
   }
 
@@ -61,8 +58,6 @@ class ForwardRecurrence {
 
   // Panels side by side: (groups, H, kPanelsTogether, kPanelWords).
   void pack_weights() {
-    const Index size = groups() * size_ * kGroupWords;
-    packed_ = size <= kMostPackedToKeep ? scratch<4>(size) : too_large_to_keep_.reserve(size);
     // Row by row: the weight is then read from end to end.
     parallel(run_, groups(), size_ * kGroupWidth, [&](Index begin, Index end) {
       const Index first = begin * kPanelsTogether;
@@ -82,7 +77,7 @@ class ForwardRecurrence {
     return std::min(kPanelsTogether, panels_.count() - group * kPanelsTogether);
   }
 
-  float* packed(Index group) const { return packed_ + group * size_ * kGroupWords; }
+  float* packed(Index group) const { return packed_.data() + group * size_ * kGroupWords; }
 
   void one_stripe(Stripe stripe, Index position, Index t, Kept kept) const {
     const Index rows = steps_.sizes[t], width = round_up(stripe.count, kPanelWidth);
@@ -211,8 +206,7 @@ class ForwardRecurrence {
   Panels panels_;
   HiddenColumns<Precision> columns_;
   bool few_;
-  float* packed_ = nullptr;
-  Buffer too_large_to_keep_;
+  CallBuffer<4> packed_;
 };
 
 template <typename Precision>
