@@ -100,7 +100,8 @@ def kernel_commands(objects: Path, *flags: str) -> list[list[str]]:
 
 def compiler_command() -> list[str]:
     """The compiler and the flags that all translation units have."""
-    return [str(_compiler()), *COMMON, *(["-DSDROP_X86"] if _is_x86() else [])]
+    no_folders = f"-fmacro-prefix-map={SOURCES}/="  # errors name the line, not where it was built
+    return [str(_compiler()), *COMMON, no_folders, *(["-DSDROP_X86"] if _is_x86() else [])]
 
 
 def _binding_commands(objects: Path) -> list[list[str]]:

@@ -36,7 +36,8 @@ Capability find() {
       !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq") ||
       !__builtin_cpu_supports("avx512bw"))
     return Capability::kAvx2;
-  return __builtin_cpu_supports("avx512bf16") ? Capability::kAvx512Bf16 : Capability::kAvx512;
+  if (asked_for("avx512") || !__builtin_cpu_supports("avx512bf16")) return Capability::kAvx512;
+  return Capability::kAvx512Bf16;
 #else
   return Capability::kPortable;
 #endif

@@ -147,6 +147,8 @@ class Linear(SiteModule, nn.Linear):
                 f"of the input, got shape {tuple(input.shape)}"
             )
         check_like_weight("Linear", "the input", input, self.weight)
+        if self.bias is not None:
+            check_like_weight("Linear", "the bias", self.bias, self.weight)
 
     def extra_repr(self) -> str:
         batch_first = ", batch_first=True" if self.batch_first else ""

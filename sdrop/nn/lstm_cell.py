@@ -135,6 +135,7 @@ class LSTMCell(SiteModule, nn.RNNCellBase):
                     f"LSTMCell: expected {name} of shape {shape}, got {tuple(tensor.shape)}"
                 )
             check_like_weight("LSTMCell", name, tensor, self.weight_ih)
+        check_like_weight("LSTMCell", "weight_hh", self.weight_hh, self.weight_ih)
 
     def _draw_masks(self, x: Tensor) -> tuple[Mask, Mask]:
         if not self.training or not (self.input_dropout or self.recurrent_dropout):

@@ -22,7 +22,7 @@ from sdrop.ops.lstm import lstm_equations
 from sdrop.ops.lstm import op as lstm_reference
 from sdrop.ops.masks import KEEP_ALL, Mask
 from sdrop.ops.native import NATIVE
-from sdrop.ops.paths import Call, Op, Path, Row, choose, dropped_of
+from sdrop.ops.paths import Call, Op, Path, Row, choose, dropped_of, multiplies_bfloat16
 
 HALF = (torch.bfloat16, torch.float16)
 
@@ -106,6 +106,7 @@ def choose_path(
     Args:
         tensors: of the call, its input first.
         hidden: of each direction; they drop the same way.
+        hidden_size: the second of `Call.sizes`.
         the others: as in `Call`.
     """
     data = tensors[0]
@@ -150,15 +151,11 @@ def _or_none_in_float32(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.float()
 
 
-_FEW_ROWS = 31
-"""Up to so many (kFewRows of kernels/cpu) the kernels read float32 weights where they are."""
-
-
 def _weights(input: Tensor, size: int, *weights: Tensor) -> list[Tensor]:
     """Weights as the compiled CPU kernels get them beside an input in float32."""
     rows = input.numel() // max(1, input.shape[-1])
-    pairs = NATIVE.bfloat16 and size % 2 == 0 and rows > _FEW_ROWS
-    if pairs and all(weight.dtype == torch.bfloat16 for weight in weights):
+    types = [tensor.dtype for tensor in (input, *weights)]
+    if NATIVE.bfloat16 and multiplies_bfloat16(types, size, rows):
         return list(weights)
     return [weight.float() for weight in weights]
 
@@ -244,6 +241,7 @@ def _linear_path(
         backend,
         (input, weight, bias),
         input=mask,
+        hidden_size=weight.shape[0],
         batch=input.shape[-2] if batch_sizes is None else len(input) // max(1, len(batch_sizes)),
         packed=batch_sizes is not None,
     )

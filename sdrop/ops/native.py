@@ -7,6 +7,8 @@ kernels for operators whose schemas are declared in Python, on torch's stable AB
 from __future__ import annotations
 
 import ctypes
+import os
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +23,9 @@ _NOT_BUILT = (
     "not built: this is a checkout that was never installed; install a C++ compiler (g++ 12 or "
     "later) and run `pip install --no-build-isolation -e .`"
 )
+
+
+_SWITCH, _CAPABILITIES = "SDROP_CPU_CAPABILITY", ("avx512", "avx2", "default")
 
 
 class NativeLibrary(NamedTuple):
@@ -38,6 +43,13 @@ class NativeLibrary(NamedTuple):
 
 
 def _load() -> NativeLibrary:
+    asked = os.environ.get(_SWITCH, "")
+    if asked and asked not in _CAPABILITIES:
+        warnings.warn(
+            f"{_SWITCH}={asked}: expected {', '.join(_CAPABILITIES)} or nothing; the CPU kernels "
+            "run as without it",
+            stacklevel=2,
+        )
     if not LIBRARY.exists():
         reason = REASON.read_text().strip() if REASON.exists() else _NOT_BUILT
         return NativeLibrary(None, reason, bfloat16=False)

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -64,7 +64,7 @@ class Call(NamedTuple):
         backend: as the user set it.
         device: "cpu" or "cuda".
         dtype: of the input.
-        sizes: the features of x, and of h for an LSTM.
+        sizes: the features of x, and of h for an LSTM or of the output.
         rows: T * B, or the rows of a packed sequence.
         batch: B.
         input, hidden: what is dropped of x and of h_{t-1}.
@@ -108,6 +108,17 @@ def takes_k_major(dtype: torch.dtype, packed: bool, projection: bool) -> bool:
     """Whether torch computes an LSTM of these by its own GEMMs, which take weights of any layout,
     and not by oneDNN's LSTM, which wants a row-major copy."""
     return dtype == torch.float64 or packed or projection
+
+
+def multiplies_bfloat16(types: Sequence[torch.dtype], size: int, rows: int) -> bool:
+    """Whether the compiled CPU kernels multiply bfloat16 numbers as they are, where the processor
+    has that: in pairs, and of few rows they read float32 weights where they are.
+
+    Args:
+        types: of input and weights.
+        size, rows: as the second of `Call.sizes` and in `Call`.
+    """
+    return all(t == torch.bfloat16 for t in types) and size % 2 == 0 and rows >= FEW_ROWS
 
 
 def _may_be_torch(call: Call) -> bool:
@@ -199,6 +210,10 @@ def _first_that_fits(call: Call) -> Row:
     row = next(row for row in TABLE if row.when(call))
     if row.path == call.backend and (against := _against(row.path, call)) is not None:
         raise RuntimeError(f'backend="{row.path}": {against}; use backend="auto"')
+    if row.path == "cpu" and call.dtype != torch.float32:
+        pairs = call.multiplied and multiplies_bfloat16([call.dtype], call.sizes[1], call.rows)
+        how = "in pairs of bfloat16 numbers" if pairs else "in float32"
+        return row._replace(why=f"{row.why}; they multiply {how}")
     if row.why == "" or row.why.endswith(": "):
         missing = call.not_cuda if call.device == "cuda" else call.not_cpu
         return row._replace(why=f"{row.why}{missing}")

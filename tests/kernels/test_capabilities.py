@@ -50,7 +50,7 @@ print(json.dumps({
 """
 
 
-@pytest.fixture(scope="module", params=["", "avx2", "default"])
+@pytest.fixture(scope="module", params=["", "avx512", "avx2", "default"])
 def report(request):
     """What a new process under SDROP_CPU_CAPABILITY finds."""
     folder = Path(__file__).resolve().parent
@@ -70,9 +70,21 @@ def report(request):
 
 def test_the_variable_chooses_among_what_the_processor_has(report):
     asked, found = report
-    names = {"avx2": ["avx2", "portable"], "default": ["portable"]}
+    names = {"default": ["portable"], "avx2": ["avx2", "portable"]}
+    names["avx512"] = ["avx512", *names["avx2"]]
     allowed = names.get(asked, ["avx512, bfloat16", "avx512", "avx2", "portable"])
     assert found["status"] in [f"available ({name})" for name in allowed]
+
+
+def test_an_unknown_name_is_told():
+    done = subprocess.run(
+        [sys.executable, "-c", "import sdrop"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"SDROP_CPU_CAPABILITY": "avx"},
+    )
+    assert "SDROP_CPU_CAPABILITY=avx: expected avx512, avx2, default or nothing" in done.stderr
 
 
 def test_it_agrees_with_the_equations(report):

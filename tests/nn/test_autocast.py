@@ -151,3 +151,12 @@ def test_autocast_refuses_what_it_does_not_convert(dtype):
         pytest.raises(ValueError, match=f"the input is {dtype}, the weights are torch.float32"),
     ):
         sdrop.LSTM(12, 16)(torch.zeros(3, 2, 12, dtype=dtype))
+
+
+def test_a_module_converted_in_part_is_told():
+    cell, linear = sdrop.LSTMCell(4, 6), sdrop.Linear(4, 6)
+    cell.weight_hh.data = cell.weight_hh.data.bfloat16()
+    linear.bias.data = linear.bias.data.bfloat16()
+    for module, name in ((cell, "LSTMCell: weight_hh"), (linear, "Linear: the bias")):
+        with pytest.raises(ValueError, match=f"{name} is torch.bfloat16, the weights are torch.fl"):
+            module(torch.randn(3, 4))

@@ -91,6 +91,22 @@ def test_the_first_row_that_fits_is_taken(call, path):
 
 
 @pytest.mark.parametrize(
+    ("changes", "how"),
+    [
+        ({}, "in pairs of bfloat16 numbers"),
+        ({"multiplied": False}, "in float32"),
+        ({"sizes": (4, 5)}, "in float32"),
+        ({"rows": FEW_ROWS - 1}, "in float32"),
+        ({"dtype": torch.float16}, "in float32"),
+    ],
+)
+def test_the_reason_says_how_half_precision_is_multiplied(changes, how):
+    row = choose(FITS._replace(**({"dtype": torch.bfloat16} | changes)))
+    assert row.why == f"the compiled CPU kernels take it; they multiply {how}"
+    assert "multiply" not in choose(FITS).why
+
+
+@pytest.mark.parametrize(
     ("mask", "kind"),
     [
         (KEEP_ALL, "nothing"),
