@@ -78,8 +78,10 @@ SDROP_INLINE void pack_panel(const Half* from, Index row_stride, Index rows,
       const Half* vector = from + j * columns.stride;
       __builtin_prefetch(vector + kRowsAhead * row_stride);
       Half last[kLanes] = {};
-      if (columns.live[j] < kLanes)
-        vector = std::copy_n(vector, columns.live[j], last) - columns.live[j];
+      if (columns.live[j] < kLanes) {
+        std::copy_n(vector, columns.live[j], last);
+        vector = last;
+      }
       char* half = reinterpret_cast<char*>(to + j / 2 * kLanes) + j % 2 * 4 * sizeof(Half);
 #pragma GCC unroll 4
       for (int lane = 0; lane < kLanes; lane += 4)

@@ -47,7 +47,7 @@ SDROP_INLINE Vector broadcast_pair(const float* from) {
 }
 
 // Four elements again and again. Processors have a load for it, which GCC 12 does not find by
-// itself: a shuffle went through memory and made a backward pass four times as slow.
+// itself: a shuffle went through memory and made a layer two to three times as slow.
 SDROP_INLINE Vector broadcast_four(const float* from) {
 #if defined(__AVX512F__) && SDROP_VECTOR_BYTES == 64
   return _mm512_maskz_broadcast_f32x4(-1, _mm_loadu_ps(from));  // the other form warns in GCC 12
