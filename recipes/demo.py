@@ -20,7 +20,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from sdrop.training import PERPLEXITY, read_metrics
+from sdrop.training import PERPLEXITY, keep_freed_memory, read_metrics
 
 from .configuration import as_options, compose, find_mistakes, interruptible
 from .ptb import Result, run
@@ -105,4 +105,5 @@ def _command(arm: str, overrides: Sequence[str]) -> list[str]:
 
 if __name__ == "__main__":
     with interruptible():
+        keep_freed_memory()
         main(sys.argv[1:])

@@ -18,6 +18,7 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from sdrop.training.memory import keep_freed_memory
 from sdrop.training.signals import handled
 
 from .compose import CONF, HYDRA_VERSION_BASE, compose, groups
@@ -71,6 +72,7 @@ def launch(recipe: str, main: Task, told: tuple[type[Exception], ...] = ()) -> N
     flags = [each for each in sys.argv[1:] if each not in arguments.overrides]
     sys.argv[1:] = [*flags, *overrides]
     existing = _folders_before(recipe, overrides, sweep=arguments.multirun)
+    keep_freed_memory()
     task = _Told(main, (Mistake, *told), existing)
     if _rank() == 0:
         _run_hydra(recipe, task.run_in_hydra)

@@ -6,6 +6,7 @@ from sdrop.training.curves import draw_curves
 from sdrop.training.errors import CheckpointError, NonFiniteError
 from sdrop.training.fabric import make_fabric
 from sdrop.training.fitting import FitResult, fit
+from sdrop.training.memory import keep_freed_memory
 from sdrop.training.metric import BLEU, F1, LOSS, PERPLEXITY, Metric
 from sdrop.training.metrics import read_metrics
 from sdrop.training.optimizers import adam, adamw, align_state, sgd
@@ -45,6 +46,7 @@ __all__ = [
     "draw_curves",
     "find_checkpoint",
     "fit",
+    "keep_freed_memory",
     "latest",
     "load_average",
     "load_weights",
