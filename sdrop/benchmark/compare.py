@@ -31,8 +31,8 @@ def compare(
     """Times a training step of a model under several dropouts, and prints a row each.
 
     A step is the model called with the batch, the backward pass, and the optimizer's step where
-    there is an optimizer. All models are kept in memory and take turns, as in the bench recipe. That
-    keeps freed memory, which is left to the caller here: `sdrop.training.keep_freed_memory`.
+    there is an optimizer. All models are kept in memory and take turns, as in the bench recipe.
+    That keeps freed memory, which is left to the caller here: `sdrop.training.keep_freed_memory`.
 
     Args:
         make_model: makes the model for one element of `dropout`. Called with the batch, the model

@@ -2,8 +2,8 @@
 
     python -m sdrop.benchmark.memory ptb_large structured
 
-prints the megabytes that were resident at most, Python and torch included. Freed memory goes back to
-the system as in a plain program; the recipes keep it (`sdrop.training.keep_freed_memory`).
+prints the megabytes that were resident at most, Python and torch included. Freed memory goes back
+to the system as in a plain program; the recipes keep it (`sdrop.training.keep_freed_memory`).
 """
 
 from __future__ import annotations
