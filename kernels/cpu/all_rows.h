@@ -145,8 +145,7 @@ class ForwardProduct {
                     dropped_.data() + starts_[s],
                     [&](const Next& next) {
                       const Index left = end - next.activations;
-                      return Following(next.activations,
-                                       next.activations + std::min(next.size, left));
+                      return ActivationsAhead(next.activations, std::min(next.size, left));
                     });
   }
 

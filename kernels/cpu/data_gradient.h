@@ -21,7 +21,7 @@ struct ColumnBlock {
 inline std::vector<ColumnBlock> column_blocks(Index columns, Index rows) {
   const GradientChunk chunk = gradient_chunk(0, rows);
   const Index most = 4 * kGradientBytes / SDROP_VECTOR_BYTES / chunk.vectors_of_four();
-  const Index size = round_up(divide_up(columns, divide_up(columns, most)), 16);
+  const Index size = round_up(divide_up(columns, divide_up(columns, most)), kLine);
   std::vector<ColumnBlock> blocks;
   for (Index first = 0; first < columns; first += size)
     blocks.push_back({first, std::min(size, columns - first)});

@@ -70,7 +70,7 @@ inline void multiply_few_rows(const float* weight, Index row_stride, Index colum
   const Index width = panels.count() * kPanelWidth, pitch = round_up(rows, kLanes);
   const Abreast abreast = rows <= kTileRows ? kInPlace : kPacked;
   alignas(64) float packed[kPacked.rows * kPanelWidth];
-  Ahead<PackedRows> nothing;
+  NothingAhead nothing;
   std::fill_n(sums, rows * width, 0.0f);
   for (Index first = 0; first < kept.count; first += abreast.rows) {
     const Index here = std::min(abreast.rows, kept.count - first);
@@ -79,7 +79,7 @@ inline void multiply_few_rows(const float* weight, Index row_stride, Index colum
       for (; asked >= panels.count(); asked -= panels.count()) ahead += abreast.rows;
       const auto ask = [&](Index i) {
         const Index row = std::min(ahead + i, kept.count - 1);
-        for (Index j = 0; j < kPanelWidth; j += 16)
+        for (Index j = 0; j < kPanelWidth; j += kLine)
           prefetch(weight + kept.neurons[row] * row_stride + asked * kPanelWidth + j);
       };
       const Columns of = panels.at(panel);

@@ -35,7 +35,7 @@ void linear_backward(const LinearBackward& layer, ParallelFor run) {
         pack_panel(from, columns, segment.rows, panels.at(panel), packed);
         // The next segment's piece of each row is in another page; it comes while this one is used.
         for (Index i = segment.rows; i < 2 * segment.rows; ++i)
-          for (Index j = 0; j < kPanelWidth; j += 16)
+          for (Index j = 0; j < kPanelWidth; j += kLine)
             prefetch(from + i * columns + panel * kPanelWidth + j);
         return packed;
       },

@@ -108,18 +108,17 @@ class ForwardRecurrence {
       return packed_rows<Precision>(packed(of) + i * kPanelWords, kGroupWords, kept.neurons,
                                     kept.count);
     };
-    using Soon = Ahead<decltype(rows_of(0, 0))>;
     if constexpr (Precision::kPerWord == 1)
       if (steps_.sizes[t] <= kTileRows)
         return multiply(
             group, t, position, kept, [&](Index i) { return StreamedRows{rows_of(group, i)}; },
-            [](const Next&) { return Soon(); });
+            [](const Next&) { return NothingAhead(); });
     multiply(
         group, t, position, kept, [&](Index i) { return rows_of(group, i); },
         [&](const Next& next) {
-          if (next.left > 0) return first_block(rows_of(group, 0).from(next.first), next.left);
-          if (group + 1 == groups()) return Soon();
-          return first_block(rows_of(group + 1, 0), words<Precision>(kept.count));
+          if (next.left > 0) return RowsAhead(rows_of(group, 0).from(next.first));
+          // Behind the last group nothing comes, and what is asked for is there.
+          return RowsAhead(rows_of(std::min(group + 1, groups() - 1), 0));
         });
   }
 

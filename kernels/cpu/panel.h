@@ -46,6 +46,9 @@ struct Panels {
   }
 };
 
+// Rows from or to a weight are asked for so many in advance: each lies in another page.
+constexpr Index kRowsAhead = 8;
+
 // One row.
 SDROP_INLINE void copy_panel(const float* from, const Columns& columns, float* to) {
 #pragma GCC unroll 4
@@ -57,7 +60,6 @@ SDROP_INLINE void copy_panel(const float* from, const Columns& columns, float* t
 // (rows, row_stride) -> (rows, kPanelWidth).
 SDROP_INLINE void pack_panel(const float* from, Index row_stride, Index rows,
                              const Columns& columns, float* to) {
-  constexpr Index kRowsAhead = 8;
   from += columns.first;
   for (Index row = 0; row < rows; ++row, from += row_stride, to += kPanelWidth)
 #pragma GCC unroll 4
@@ -71,7 +73,6 @@ SDROP_INLINE void pack_panel(const float* from, Index row_stride, Index rows,
 // numbers of the one vector and four of the other take turns. `to` is (rows, kPanelWidth / 2) words.
 SDROP_INLINE void pack_panel(const Half* from, Index row_stride, Index rows,
                              const Columns& columns, float* to) {
-  constexpr Index kRowsAhead = 8;
   from += columns.first;
   for (Index row = 0; row < rows; ++row, from += row_stride, to += kPanelWidth / 2)
     for (int j = 0; j < kPanelVectors; ++j) {
@@ -92,11 +93,13 @@ SDROP_INLINE void pack_panel(const Half* from, Index row_stride, Index rows,
 // (rows, kPanelWidth) -> (rows, row_stride); other columns of the target stay as they are.
 template <typename Number>
 void unpack_panel(const float* from, Index rows, Columns columns, Number* to, Index row_stride) {
+  to += columns.first;
   for (Index row = 0; row < rows; ++row, from += kPanelWidth, to += row_stride)
 #pragma GCC unroll 4
-    for (int j = 0; j < kPanelVectors; ++j)
-      store_first(to + columns.first + j * columns.stride, load(from + j * kLanes),
-                  columns.live[j]);
+    for (int j = 0; j < kPanelVectors; ++j) {
+      __builtin_prefetch(to + kRowsAhead * row_stride + j * columns.stride, 1);
+      store_first(to + j * columns.stride, load(from + j * kLanes), columns.live[j]);
+    }
 }
 
 }  // namespace sdrop::SDROP_CAPABILITY

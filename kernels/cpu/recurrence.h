@@ -121,7 +121,7 @@ struct GateRows {
   // A panel of the next rows is a sequence's length away: no processor guesses that it comes next.
   SDROP_INLINE void ask(Index panel, Index row) const {
 #pragma GCC unroll 4
-    for (Index j = 0; j < kPanelWidth; j += 16) prefetch(at(panel, row).data + j);
+    for (Index j = 0; j < kPanelWidth; j += kLine) prefetch(at(panel, row).data + j);
   }
 };
 

@@ -37,7 +37,7 @@ struct PackedRows {
   SDROP_INLINE const float* row(Index k) const { return data + kept[k] * pitch; }
   SDROP_INLINE Vector vector(const float* row, int j) const { return load(row + j * kLanes); }
   PackedRows from(Index k) const { return {data, kept + k, pitch}; }
-  SDROP_INLINE void ask_far(Index k) const { prefetch_far(row(k), pitch); }
+  SDROP_INLINE void ask_far(Index k, Index line) const { prefetch_far(row(k) + line * kLine); }
 };
 
 // The same of bfloat16 numbers: row k is kept rows 2 k and 2 k + 1. Their words are made here, since
@@ -62,9 +62,9 @@ struct PackedPairs {
     return j % 2 == 0 ? interleave<false>(low, high) : interleave<true>(low, high);
   }
   PackedPairs from(Index k) const { return {data, kept + 2 * k, pitch, last - 2 * k}; }
-  SDROP_INLINE void ask_far(Index k) const {
-    prefetch_far(row(k).low, pitch);
-    prefetch_far(row(k).high, pitch);
+  SDROP_INLINE void ask_far(Index k, Index line) const {
+    prefetch_far(row(k).low + line * kLine);
+    prefetch_far(row(k).high + line * kLine);
   }
 };
 
@@ -85,7 +85,7 @@ struct StreamedRows : PackedRows {
   SDROP_INLINE const float* row(Index k) const {
     const float* ahead = data + kept[k + kReadableBehindKept] * pitch;
 #pragma GCC unroll 4
-    for (Index j = 0; j < kPanelWidth; j += 16) prefetch(ahead + j);
+    for (Index j = 0; j < kPanelWidth; j += kLine) prefetch(ahead + j);
     return PackedRows::row(k);
   }
   StreamedRows from(Index k) const { return {PackedRows::from(k)}; }
@@ -138,14 +138,15 @@ SDROP_INLINE void add_outer_product(Vector (&sum)[Rows][Vectors], const Left& le
 // target = start + A^T B over `count` rows. A, transposed activations of the kept neurons, is read
 // element by element (its columns are the tile's rows), B vector by vector. The sum begins at zero
 // and is added in the end: rounding errors then grow with the length of a block, not with that of
-// the whole sum.
-template <int Rows, int Vectors, typename Weights>
+// the whole sum. With each row k the tile calls ask(k), see product.h.
+template <int Rows, int Vectors, typename Weights, typename Ask>
 SDROP_INLINE void multiply_tile(Index count, Weights weights, const float* a, Index pitch,
-                                Source start, Target target) {
+                                Source start, Target target, const Ask& ask) {
   Vector sum[Rows][Vectors] = {};
 #pragma GCC unroll 2  // half the branches to predict: a tenth faster
   for (Index k = 0; k < count; ++k, a += pitch) {
     const auto row = weights.row(k);
+    ask(k);
     add_outer_product<typename Weights::Precision>(
         sum, [&](int i) { return broadcast_at(a + i); },
         [&](int j) { return weights.vector(row, j); });
@@ -157,8 +158,6 @@ SDROP_INLINE void multiply_tile(Index count, Weights weights, const float* a, In
       store(target.data + i * target.row + j * target.vector,
             sum[i][j] + load(start.data + i * start.row + j * start.vector));
 }
-
-constexpr Index kLine = 16;  // floats of a cache line
 
 // Rows of weights that a tile of the data gradient takes together; each needs a pointer.
 constexpr int gradient_rows(int vectors) {
@@ -282,12 +281,12 @@ SDROP_INLINE void accumulate_tile(Index count, const std::int32_t* kept, const f
         sum, [&](int i) { return broadcast_at(a + i); },
         [&](int j) { return load(b + j * kLanes); });
 #pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i)
+  for (int i = 0; i < Rows; ++i) {
+    float* row = target + kept[i] * kRow;
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) {
-      float* to = target + kept[i] * kRow + j * kLanes;
-      store(to, sum[i][j] + load(to));
-    }
+    for (int j = 0; j < kVectors; ++j)
+      store(row + j * kLanes, sum[i][j] + load(row + j * kLanes));
+  }
 }
 
 }  // namespace sdrop::SDROP_CAPABILITY

@@ -84,11 +84,11 @@ SDROP_INLINE void store_first(float* to, Vector value, Index live) {
   for (Index lane = 0; lane < live; ++lane) to[lane] = value[lane];
 }
 
+constexpr Index kLine = 16;  // floats of a cache line
+
 SDROP_INLINE void prefetch(const float* address) { __builtin_prefetch(address, 0, 3); }
 // Into the second-level cache alone.
-SDROP_INLINE void prefetch_far(const float* from, Index count) {
-  for (Index i = 0; i < count; i += 16) __builtin_prefetch(from + i, 0, 2);
-}
+SDROP_INLINE void prefetch_far(const float* address) { __builtin_prefetch(address, 0, 2); }
 
 constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
 constexpr Index round_up(Index a, Index b) { return divide_up(a, b) * b; }
