@@ -32,10 +32,10 @@ constexpr Index transposed_size(Index neurons, Index rows) {
 
 // What is needed soon is asked for meanwhile, since memory answers slower than a tile lasts. A core
 // waits for no more than some twenty lines at a time. With AVX-512 a tile's share is several times
-// that, and best asked for bit by bit, with each of its rows: all before each tile, a recurrence at
-// B = 20 took 1.05 (H = 650) to 1.15 (H = 1500) times as long on a Zen 4 processor, and products of
-// the input at B = 80, H = 1150 1.08 times. A smaller tile has a share of a dozen lines, and the
-// requests in its shorter loop took 1.05 times as long as those before it.
+// that, and best asked for bit by bit, with each of its rows: with all of it before each tile,
+// forward passes took 1.05 times as long at B = 20, H = 650 on a Zen 4 processor, 1.07 to 1.18 times
+// at H = 1500, and 1.09 times at B = 80, H = 1150. A smaller tile has a share of a dozen lines, and
+// the requests in its shorter loop took 1.05 times as long as those before it.
 constexpr bool kAskInTile = SDROP_VECTOR_BYTES == 64;
 
 // Kept rows of packed panels. They come into the second-level cache: the first has no room for
