@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from recipes.configuration import find_mistakes
+from sdrop.benchmark.readme import update_readme
+from sdrop.benchmark.rows import read_rows
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 README = (REPOSITORY / "README.md").read_text()
@@ -35,6 +37,15 @@ def test_the_commands_have_no_mistake(command):
     overrides = [each for each in arguments if not each.startswith("-")]
     recipe = module.removeprefix("recipes.")
     assert find_mistakes(recipe, overrides, sweep="-m" in arguments) == []
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/benchmark.md"])
+def test_the_speed_tables_are_those_of_the_stored_rows(name, tmp_path):
+    text = (REPOSITORY / name).read_text()
+    copy = tmp_path / "page.md"
+    copy.write_text(text)
+    update_readme(copy, read_rows(REPOSITORY / "docs" / "bench.json"))
+    assert copy.read_text() == text
 
 
 def test_the_files_that_are_linked_are_there():

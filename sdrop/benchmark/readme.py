@@ -1,4 +1,4 @@
-"""The README's speed table, written from a stored bench.json."""
+"""The speed tables of the README and of docs/benchmark.md, written from a stored bench.json."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from sdrop.benchmark.rows import NOISY, Row
 from sdrop.benchmark.variants import VARIANTS
 from sdrop.training.atomic import write_atomically
 
-BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+BEGIN, END = "<!-- bench: begin", "<!-- bench: end -->"
+_MARKED = re.compile(rf"^{BEGIN}([^\n>]*) -->\n(.*?)^{END}$", re.MULTILINE | re.DOTALL)
+_CHOICES = ("suite", "shape", "threads", "dtype")
 _SUITES = ("layer", "step")
 Key = tuple[str, str, int, str, str]
 
@@ -18,17 +20,33 @@ Key = tuple[str, str, int, str, str]
 def update_readme(readme: Path, rows: Sequence[Row]) -> None:
     """Replaces what stands between the two markers.
 
+    The first one may say which rows its file wants, by suite, shape, threads and dtype:
+    `<!-- bench: begin threads=1,2 dtype=float32 -->`.
+
     Raises:
-        ValueError: where the markers are not there once each, in this order, or there is no row
-            of the suites `layer` and `step`.
+        ValueError: where the markers are not there once each, in this order, the first one says
+            something else, or no row of the suites `layer` and `step` is wanted.
     """
     text = readme.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in rest or END in after:
-        raise ValueError(f"{readme}: expected {BEGIN} and then {END}, each on a line and once")
-    content = "\n".join(speed_table(rows))
-    write_atomically(readme, f"{before}{BEGIN}\n{content}\n{END}{after}")
+    marked = _MARKED.search(text)
+    markers = re.findall(rf"^(?:{BEGIN}.*|{END})$", text, re.MULTILINE)
+    if marked is None or len(markers) != 2:
+        raise ValueError(f"{readme}: expected {BEGIN} --> and then {END}, each on a line and once")
+    wanted = _read_choice(marked[1].strip(), readme)
+    chosen = [row for row in rows if all(str(getattr(row, k)) in v for k, v in wanted.items())]
+    content = "\n".join(speed_table(chosen)) + "\n"
+    write_atomically(readme, f"{text[: marked.start(2)]}{content}{text[marked.end(2) :]}")
+
+
+def _read_choice(choice: str, readme: Path) -> dict[str, list[str]]:
+    """`threads=1,2 dtype=float32` as what a row may have of each."""
+    parts = [part.partition("=") for part in choice.split()]
+    if any(name not in _CHOICES or not values for name, _, values in parts):
+        raise ValueError(
+            f"{readme}: expected name=value,value with names of {', '.join(_CHOICES)} "
+            f"in {BEGIN} ... -->, got {choice!r}"
+        )
+    return {name: values.split(",") for name, _, values in parts}
 
 
 def speed_table(rows: Sequence[Row]) -> Iterator[str]:
@@ -39,7 +57,9 @@ def speed_table(rows: Sequence[Row]) -> Iterator[str]:
     """
     shown = [row for row in rows if row.suite in _SUITES and row.variant in VARIANTS]
     if not shown:
-        raise ValueError("a bench.json without a row of the suites layer and step has no table")
+        raise ValueError(
+            "a bench.json without a row of the suites layer and step that is asked for has no table"
+        )
     variants = [name for name in VARIANTS if any(row.variant == name for row in shown)]
     for machine in dict.fromkeys(_machine(row) for row in shown):
         here = [row for row in shown if _machine(row) == machine]

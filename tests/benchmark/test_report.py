@@ -79,11 +79,11 @@ def test_the_picture_is_whole(tmp_path):
 
 def test_the_readme_gets_the_table_between_its_markers(tmp_path):
     readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    readme.write_text(f"before\n{BEGIN} -->\nold\n{END}\nafter\n")
     rows = [row("none"), row(), row("none", "step"), row(suite="step"), row(suite="gemm")]
     update_readme(readme, rows)
     text = readme.read_text()
-    assert text.startswith(f"before\n{BEGIN}\nOn a machine:\n\n| what |")
+    assert text.startswith(f"before\n{BEGIN} -->\nOn a machine:\n\n| what |")
     assert text.endswith(f"{END}\nafter\n")
     assert "old" not in text
     assert "| layer ptb_medium | 1 | float32 | 202 | 1.00 (1.00) | 2.02 (2.00) |" in text
@@ -111,9 +111,49 @@ def test_the_readmes_rows_stand_under_their_machine():
     ]
 
 
-@pytest.mark.parametrize("content", ["", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}{BEGIN}{END}"])
-def test_a_readme_without_markers_stays_as_it_is(content, tmp_path):
+def test_a_marker_says_which_rows_its_file_wants(tmp_path):
+    page = tmp_path / "page.md"
+    marker = f"{BEGIN} threads=1,2 dtype=float32 suite=step -->"
+    page.write_text(f"{marker}\n{END}\n")
+    step = row(suite="step")
+    others = [
+        *(row(), dataclasses.replace(step, threads=3), dataclasses.replace(step, dtype="bfloat16")),
+        *(step, dataclasses.replace(step, threads=2)),
+    ]
+    update_readme(page, others)
+    lines = page.read_text().splitlines()
+    assert lines[0] == marker
+    assert [line[:33] for line in lines if line.startswith(("| layer", "| step"))] == [
+        "| step ptb_medium | 1 | float32 |",
+        "| step ptb_medium | 2 | float32 |",
+    ]
+
+
+@pytest.mark.parametrize("choice", ["thread=1", "threads", "threads=", "threads 1"])
+def test_a_marker_that_chooses_nothing_is_told(choice, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"{BEGIN} {choice} -->\n{END}\n")
+    with pytest.raises(ValueError, match=f"suite, shape, threads, dtype .* got '{choice}'"):
+        update_readme(page, [row()])
+
+
+def test_a_choice_that_no_row_meets_is_told(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"{BEGIN} threads=64 -->\n{END}\n")
+    with pytest.raises(ValueError, match="without a row of the suites layer and step"):
+        update_readme(page, [row()])
+
+
+WHOLE = f"{BEGIN} -->"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [[], [WHOLE], [END], [END, WHOLE], [WHOLE, WHOLE, END], [WHOLE, END, END], [BEGIN, END]],
+)
+def test_a_readme_without_markers_stays_as_it_is(lines, tmp_path):
     readme = tmp_path / "README.md"
+    content = "".join(f"{line}\n" for line in [*lines, f"of {WHOLE} in a line"])
     readme.write_text(content)
     with pytest.raises(ValueError, match=r"README\.md: expected <!-- bench: begin -->"):
         update_readme(readme, [row()])
