@@ -33,6 +33,7 @@ X86 = {
     "avx2": (_AVX2, 32, ("FLOAT32",)),
     "avx512": (_AVX512, 64, ("FLOAT32",)),
     "avx512_bf16": ([*_AVX512, "-mavx512bf16"], 64, ("BFLOAT16",)),
+    "amx": ([*_AVX512, "-mavx512bf16", "-mamx-tile", "-mamx-bf16"], 64, ("BFLOAT16", "TILES")),
 }
 
 

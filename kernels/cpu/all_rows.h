@@ -12,6 +12,7 @@
 #include "panel.h"
 #include "parallel.h"
 #include "product.h"
+#include "tiled_products.h"
 
 namespace sdrop::SDROP_CAPABILITY {
 
@@ -58,13 +59,17 @@ class ForwardProduct {
       : site_(site), panels_(panels), run_(run), rows_(steps.rows),
         segments_(segments(site, steps)),
         starts_(offsets(segments_, [](const Segment& segment) {
-          return transposed_size(words<Precision>(segment.kept.count), segment.rows);
+          return kInTiles ? TiledRows::size(segment.kept.count, segment.rows)
+                          : transposed_size(words<Precision>(segment.kept.count), segment.rows);
         })),
         dropped_(starts_.back()) {
     const RowPlaces places(steps);
     parallel(run, segments_.size(), site.size * steps.batch, [&](Index begin, Index end) {
       for (Index s = begin; s < end; ++s)
-        drop_transposed<Precision>(x, site, places, segments_[s], dropped_.data() + starts_[s]);
+        if constexpr (kInTiles)
+          drop_tiled(x, site, places, segments_[s], dropped_.data() + starts_[s]);
+        else
+          drop_transposed<Precision>(x, site, places, segments_[s], dropped_.data() + starts_[s]);
     });
   }
 
@@ -140,6 +145,9 @@ class ForwardProduct {
     PanelProduct<decltype(rows_of(0))> products[kPanelsTogether];
     for (Index i = 0; i < group.count; ++i)
       products[i] = {rows_of(i), {group.start[i], 0, kLanes}, sums[i]};
+    if constexpr (kInTiles)
+      return multiply_panels_in_tiles(group.count, products, rows, kept.count,
+                                      {dropped_.data() + starts_[s], rows}, 0);
     const float* end = dropped_.data() + starts_.back();
     multiply_panels(group.count, products, rows, words<Precision>(kept.count),
                     dropped_.data() + starts_[s],
@@ -237,6 +245,9 @@ template <typename Precision, typename RowAt, typename GradsAt>
 void all_weight_gradients(const Site& site, const Steps& steps, Panels panels, const RowAt& x_at,
                           const GradsAt& grads_at, void* grad_weight, float* grad_bias,
                           ParallelFor run) {
+  if constexpr (kInTiles)
+    return weight_gradients_in_tiles(site, steps, panels, x_at, grads_at, grad_weight, grad_bias,
+                                     run);
   const auto parts = segments(site, steps);
   const RowPlaces places(steps);
   const auto starts = offsets(parts, [](const Segment& part) {

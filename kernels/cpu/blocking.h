@@ -5,6 +5,13 @@
 
 namespace sdrop::SDROP_CAPABILITY {
 
+// Whether bfloat16 numbers are multiplied in tiles (tiles.h).
+#ifdef SDROP_TILES
+constexpr bool kInTiles = true;
+#else
+constexpr bool kInTiles = false;
+#endif
+
 // Vectors of a panel of columns. In an LSTM they are the four gates of the same units.
 constexpr int kPanelVectors = 4;
 constexpr Index kPanelWidth = kPanelVectors * kLanes;
@@ -31,7 +38,7 @@ constexpr Index kGroupWidth = kPanelsTogether * kPanelWidth;
 
 // Bytes of transposed gradients that one pass over the kept neurons reads: half a first-level
 // cache.
-constexpr Index kGradientBytes = 16384;
+constexpr Index kGradientBytes = kInTiles ? 32768 : 16384;
 
 // Rows that are taken together where all steps keep the same neurons.
 constexpr Index kConstantRows = 48;

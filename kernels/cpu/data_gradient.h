@@ -7,6 +7,7 @@
 #include "dropped.h"
 #include "gradient_chunk.h"
 #include "product.h"
+#include "tiled_products.h"
 
 namespace sdrop::SDROP_CAPABILITY {
 
@@ -102,6 +103,12 @@ void data_gradient(const Site& site, Index weight_row, ColumnBlock block, Kept k
   for (Index row = 0; row < grads.rows; row += kChunk) {
     const GradientChunk chunk = gradient_chunk(row, grads.rows);
     const float* of_chunk = grads.data + chunk.offset(grads.columns);
+    if constexpr (kInTiles) {
+      chunk_gradient_in_tiles(weight, weight_row, kept, begin, end, block.count,
+                              of_chunk + first * chunk.pitch(), chunk.vectors, add,
+                              sums + chunk.offset(kept.count));
+      continue;
+    }
     const auto multiply = [&](const auto& gradient, Index vectors, Index whole, Index halves) {
       gradient(vectors, weight, weight_row, kept, begin, end, block.count,
                of_chunk + whole, of_chunk + halves, add, sums + chunk.offset(kept.count));

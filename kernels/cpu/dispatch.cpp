@@ -2,6 +2,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#ifdef SDROP_X86
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "interface.h"
 
 namespace sdrop {
@@ -19,11 +24,27 @@ extern const Kernels float32_kernels;
 namespace avx512_bf16 {
 extern const Kernels bfloat16_kernels;
 }
+namespace amx {
+extern const Kernels bfloat16_kernels;
+}
 #endif
 
 namespace {
 
-enum class Capability { kPortable, kAvx2, kAvx512, kAvx512Bf16 };
+enum class Capability { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+
+#ifdef SDROP_X86
+// Linux gives a process the tile registers when it asks for them.
+bool have_tiles() {
+  if (!__builtin_cpu_supports("avx512vbmi2")) return false;  // no processor has tiles without it
+  unsigned eax = 7, ebx, ecx = 0, edx;
+  asm volatile("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  if ((edx & kAmxBf16) == 0 || (edx & kAmxTile) == 0) return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+#endif
 
 Capability find() {
 #ifdef SDROP_X86
@@ -37,7 +58,8 @@ Capability find() {
       !__builtin_cpu_supports("avx512bw"))
     return Capability::kAvx2;
   if (asked_for("avx512") || !__builtin_cpu_supports("avx512bf16")) return Capability::kAvx512;
-  return Capability::kAvx512Bf16;
+  if (asked_for("avx512_bf16") || !have_tiles()) return Capability::kAvx512Bf16;
+  return Capability::kAmx;
 #else
   return Capability::kPortable;
 #endif
@@ -60,6 +82,7 @@ const Kernels& kernels() {
 
 BFloat16Kernels bfloat16_kernels() {
 #ifdef SDROP_X86
+  if (capability() == Capability::kAmx) return {amx::bfloat16_kernels, true};
   if (capability() == Capability::kAvx512Bf16) return {avx512_bf16::bfloat16_kernels, true};
 #endif
   return {portable::bfloat16_kernels, false};

@@ -38,13 +38,15 @@ class ForwardRecurrence {
       if (!last) columns_.prepare(position + 1);
       const Kept kept = kept_at(layer_.hidden_site, t);
       const Index work = rows * (kept.count + 8);
-      if (few_)
-        parallel_stripes(run_, size_, 4 * work,
-                         [&](Stripe stripe) { one_stripe(stripe, position, t, kept); });
-      else
-        parallel(run_, groups(), work * kGroupWidth, [&](Index begin, Index end) {
-          for (Index group = begin; group < end; ++group) one_group(group, position, t, kept);
-        });
+      if constexpr (Precision::kPerWord == 1)
+        if (few_) {
+          parallel_stripes(run_, size_, 4 * work,
+                           [&](Stripe stripe) { one_stripe(stripe, position, t, kept); });
+          continue;
+        }
+      parallel(run_, groups(), work * kGroupWidth, [&](Index begin, Index end) {
+        for (Index group = begin; group < end; ++group) one_group(group, position, t, kept);
+      });
     }
     finish();
   }
@@ -104,6 +106,27 @@ class ForwardRecurrence {
   }
 
   void multiply_group(Index group, Index position, Index t, Kept kept) const {
+    if constexpr (kInTiles)
+      return multiply_group_in_tiles(group, position, t, kept);
+    else
+      multiply_group_in_vectors(group, position, t, kept);
+  }
+
+  void multiply_group_in_tiles(Index group, Index position, Index t, Kept kept) const {
+    const Index first = group * kPanelsTogether, count = panels_in(group);
+    PanelProduct<PackedPairs> products[kPanelsTogether];
+    for (Index i = 0; i < count; ++i) {
+      const Target sums = gates_.at(first + i, steps_.starts[t]);
+      products[i] = {packed_rows<Precision>(packed(group) + i * kPanelWords, kGroupWords,
+                                            kept.neurons, kept.count),
+                     {sums.data, sums.row, sums.vector}, sums};
+    }
+    multiply_panels_in_tiles(count, products, steps_.sizes[t], kept.count,
+                             columns_.of_step(position),
+                             group + 1 < groups() ? size_ * kGroupWords : 0);
+  }
+
+  void multiply_group_in_vectors(Index group, Index position, Index t, Kept kept) const {
     const auto rows_of = [&](Index of, Index i) {
       return packed_rows<Precision>(packed(of) + i * kPanelWords, kGroupWords, kept.neurons,
                                     kept.count);
@@ -203,7 +226,7 @@ class ForwardRecurrence {
   GateRows gates_;
   CellRows cells_;
   Panels panels_;
-  HiddenColumns<Precision> columns_;
+  Hidden<Precision> columns_;
   bool few_;
   CallBuffer<4> packed_;
 };

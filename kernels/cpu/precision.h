@@ -106,6 +106,31 @@ SDROP_INLINE void store_first(Half* to, Vector value, Index live) {
     to[lane] = static_cast<Half>(halves[lane]);
 }
 
+// The lanes whose bit is set, one behind the other; what is behind them may be anything.
+SDROP_INLINE Vector compress(Vector value, std::uint32_t lanes) {
+#if defined(__AVX512F__) && SDROP_VECTOR_BYTES == 64
+  return _mm512_maskz_compress_ps(static_cast<__mmask16>(lanes), value);
+#else
+  Vector packed{};
+  Index count = 0;
+  for (Index lane = 0; lane < kLanes; ++lane)
+    if (lanes >> lane & 1) packed[count++] = value[lane];
+  return packed;
+#endif
+}
+
+// Lanes [begin, end) of the value.
+SDROP_INLINE void store_halves(Half* to, Vector value, Index begin, Index end) {
+#ifdef __AVX512BF16__
+  const std::uint32_t lanes = (std::uint32_t{1} << end) - (std::uint32_t{1} << begin);
+  _mm256_mask_storeu_epi16(to - begin, static_cast<__mmask16>(lanes),
+                           (__m256i)_mm512_cvtneps_pbh(value));
+#else
+  const IntVector halves = to_halves(value);
+  for (Index lane = begin; lane < end; ++lane) to[lane - begin] = static_cast<Half>(halves[lane]);
+#endif
+}
+
 // Element `number` along the sum of lane `lane`, where a word of the sum is `pitch` words wide.
 template <typename Precision>
 SDROP_INLINE void put_number(float* words, Index pitch, Index number, Index lane, float value) {

@@ -1,7 +1,10 @@
 // Which step runs when, and the state that it starts from.
 #pragma once
 
+#include <type_traits>
+
 #include "dropped.h"
+#include "tiles.h"
 
 namespace sdrop::SDROP_CAPABILITY {
 
@@ -99,6 +102,80 @@ class HiddenColumns {
   Index panels_;
   Side sides_[2];
 };
+
+// The same as tiles read it: TiledRows.
+class HiddenTiles {
+ public:
+  HiddenTiles(const Site& site, const Steps& steps)
+      : site_(site), steps_(steps), panels_(divide_up(site.size, kLanes)) {
+    for (Side& side : sides_) {
+      side.words.reserve(TiledRows::size(most_kept(site), steps.batch));
+      side.kept_units.resize(panels_);
+      side.first_kept.resize(panels_ + 1);
+    }
+  }
+
+  TiledRows of_step(Index position) const {
+    const Side& side = sides_[position % 2];
+    return {side.words.data(), steps_.sizes[side.t]};
+  }
+
+  void prepare(Index position) {
+    Side& side = sides_[position % 2];
+    side.t = step_in_order(steps_, position);
+    const Kept kept = kept_at(site_, side.t);
+    std::fill(side.kept_units.begin(), side.kept_units.end(), 0);
+    for (Index k = 0; k < kept.count; ++k)
+      side.kept_units[kept.neurons[k] / kLanes] |= std::uint32_t{1} << kept.neurons[k] % kLanes;
+    for (Index panel = 0; panel < panels_; ++panel)
+      side.first_kept[panel + 1] =
+          side.first_kept[panel] + __builtin_popcount(side.kept_units[panel]);
+    of_step(position).clear_last_block(kept.count);
+  }
+
+  void begin_sequences(Index position, Index first, Index end, const float* h_0) {
+    const Side& side = sides_[position % 2];
+    const Kept kept = kept_at(site_, side.t);
+    const TiledRows to = of_step(position);
+    for (Index b = first; b < end; ++b) {
+      const Factors factors = factors_at(site_, side.t, b);
+      for (Index k = 0; k < kept.count; ++k) {
+        const Index j = kept.neurons[k];
+        *to.at(b, k) = to_half(h_0[b * site_.size + j] * factors.at(j));
+      }
+    }
+  }
+
+  SDROP_INLINE void write(Index position, Index panel, Index b, Vector (&hidden)[kLanes]) const {
+    const Side& side = sides_[position % 2];
+    const Index begin = side.first_kept[panel], count = side.first_kept[panel + 1] - begin;
+    const TiledRows to = of_step(position);
+    if (count == 0) return;
+    const Index here = std::min(count, kTileNumbers - begin % kTileNumbers);
+    const Index rows = std::min<Index>(kLanes, to.rows - b);
+    for (Index i = 0; i < rows; ++i) {
+      const Vector kept = compress(hidden[i], side.kept_units[panel]);
+      store_halves(to.at(b + i, begin), kept, 0, here);
+      if (here < count) store_halves(to.at(b + i, begin + here), kept, here, count);
+    }
+  }
+
+ private:
+  struct Side {
+    Index t;
+    std::vector<std::uint32_t> kept_units;  // of each panel, a bit a unit
+    std::vector<Index> first_kept;
+    Buffer words;
+  };
+
+  const Site& site_;
+  const Steps& steps_;
+  Index panels_;
+  Side sides_[2];
+};
+
+template <typename Precision>
+using Hidden = std::conditional_t<kInTiles, HiddenTiles, HiddenColumns<Precision>>;
 
 // Gates, or their gradients: (panels, rows, 4, kLanes) for whole vectors of units, so that what the
 // owner of a panel reads and writes in a step lies together.

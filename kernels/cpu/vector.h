@@ -79,6 +79,17 @@ SDROP_INLINE Vector load_first(const float* from, Index live) {
   return value;
 }
 
+// Elements from[indices[0]], from[indices[1]], ...
+SDROP_INLINE Vector gather(const float* from, const std::int32_t* indices) {
+#if defined(__AVX512F__) && SDROP_VECTOR_BYTES == 64
+  return _mm512_i32gather_ps(_mm512_loadu_si512(indices), from, sizeof *from);
+#else
+  Vector value{};
+  for (Index lane = 0; lane < kLanes; ++lane) value[lane] = from[indices[lane]];
+  return value;
+#endif
+}
+
 SDROP_INLINE void store_first(float* to, Vector value, Index live) {
   if (live >= kLanes) return store(to, value);
   for (Index lane = 0; lane < live; ++lane) to[lane] = value[lane];
